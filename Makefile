@@ -1,0 +1,36 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# check_array_api_input skips silently without it
+export SCIPY_ARRAY_API := 1
+
+.PHONY: demo test lint bench-iteration clean
+
+demo: $(VENV)/.demo
+	$(BIN)/elldict demo --force
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --cov --cov-report=term
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench-iteration: $(VENV)/.dev
+	$(BIN)/python benchmarks/iteration.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .ruff_cache

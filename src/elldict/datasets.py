@@ -1,0 +1,118 @@
+"""Synthetic samples with a known dictionary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from elldict.solver.polar import random_orthonormal
+from elldict.validation import check_rng
+
+__all__ = ["make_bernoulli_gaussian"]
+
+
+def make_bernoulli_gaussian(
+    n_samples: int,
+    n_features: int,
+    *,
+    density: float,
+    noise_std: float = 0.0,
+    corruption: float = 0.0,
+    corruption_rate: float = 0.1,
+    orthogonal: bool = True,
+    condition_number: float = 10.0,
+    dtype: DTypeLike = np.float64,
+    random_state: int | np.random.RandomState | np.random.Generator | None = None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Samples that are sparse in a random complete dictionary, clean, noisy or corrupted.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of samples, r in the paper.
+    n_features : int
+        Number of features and of atoms, n in the paper.
+    density : float
+        Probability that a code is not zero, theta in the paper; active codes are standard normal.
+    noise_std : float, default=0.0
+        Standard deviation of Gaussian noise on every entry.
+    corruption : float, default=0.0
+        Size of sparse corruption: entries get plus or minus this value with probability `corruption_rate`.
+    corruption_rate : float, default=0.1
+        Share of corrupted entries.
+    orthogonal : bool, default=True
+        Draw the dictionary uniformly among orthogonal ones; otherwise it is merely complete.
+    condition_number : float, default=10.0
+        Ratio of the largest to the smallest singular value of a dictionary that is not orthogonal.
+    dtype : data-type, default=numpy.float64
+        Type of all three arrays, float32 or float64.
+    random_state : int, RandomState instance, Generator or None, default=None
+        Seed.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+        Samples, as rows.
+    dictionary : ndarray of shape (n_features, n_features)
+        Atoms, as rows: without noise and corruption X is ``codes @ dictionary``.
+    codes : ndarray of shape (n_samples, n_features)
+        Codes.
+
+    Examples
+    --------
+    >>> from elldict.datasets import make_bernoulli_gaussian
+    >>> X, dictionary, codes = make_bernoulli_gaussian(1000, 20, density=0.1, random_state=0)
+    >>> X.shape, dictionary.shape, codes.shape
+    ((1000, 20), (20, 20), (1000, 20))
+    """
+    _check_setting(n_samples, n_features, density, noise_std, corruption, corruption_rate, condition_number)
+    real: Any = np.dtype(dtype)
+    if real not in (np.float32, np.float64):
+        raise ValueError(f"dtype={real}: expected float32 or float64.")
+    rng = check_rng(random_state)
+    shape = (n_samples, n_features)
+    dictionary = random_orthonormal(n_features, n_features, rng)
+    if not orthogonal:
+        dictionary = _stretched(dictionary, condition_number, rng)
+    dictionary = dictionary.astype(real)
+    codes = rng.standard_normal(shape, dtype=real)
+    codes *= rng.random(shape, dtype=np.float32) < density
+    X = codes @ dictionary
+    if noise_std:
+        X += real.type(noise_std) * rng.standard_normal(shape, dtype=real)
+    if corruption:
+        hit = rng.random(shape, dtype=np.float32) < corruption_rate
+        X += real.type(corruption) * hit * rng.choice(np.array([-1, 1], dtype=np.int8), shape)
+    return X, dictionary, codes
+
+
+def _stretched(rotation: NDArray[Any], condition_number: float, rng: np.random.Generator) -> NDArray[Any]:
+    """Dictionary with geometrically spaced singular values and atoms of unit mean square length."""
+    n = len(rotation)
+    values = np.geomspace(1.0, 1.0 / condition_number, n)
+    values /= np.sqrt(np.mean(values**2))
+    return np.asarray(random_orthonormal(n, n, rng) @ (values[:, None] * rotation))
+
+
+def _check_setting(
+    n_samples: int,
+    n_features: int,
+    density: float,
+    noise_std: float,
+    corruption: float,
+    corruption_rate: float,
+    condition_number: float,
+) -> None:
+    if n_samples < 1 or n_features < 1:
+        raise ValueError(f"n_samples={n_samples}, n_features={n_features}: expected at least one of each.")
+    for name, share in (("density", density), ("corruption_rate", corruption_rate)):
+        if not 0 <= share <= 1:
+            raise ValueError(f"{name}={share!r}: expected a probability between 0 and 1.")
+    if not noise_std >= 0:
+        raise ValueError(f"noise_std={noise_std!r}: expected a number >= 0.")
+    if not corruption >= 0:
+        raise ValueError(f"corruption={corruption!r}: expected a number >= 0.")
+    if not condition_number >= 1:
+        raise ValueError(f"condition_number={condition_number!r}: expected a number >= 1.")

@@ -1,0 +1,44 @@
+"""From the solver's A to the atoms a user gets: back from the frame, in a fixed order, with fixed signs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.samples.frame import Frame
+from elldict.samples.survey import Survey
+from elldict.solver.result import Solution
+from elldict.space import to_numpy
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """Atoms (m, n) and the rows that make their codes, on the host."""
+
+    components: NDArray[np.float64]
+    unmixing: NDArray[np.float64]
+    order: NDArray[np.intp]  # which row of the solver became which atom
+
+
+def canonical_dictionary(solution: Solution, frame: Frame, survey: Survey, n_components: int) -> Dictionary:
+    """Atoms by decreasing share of the objective, the largest entry of each positive.
+
+    Atoms beyond the rank of the samples, whose codes are all zero, come last.
+    """
+    order = np.argsort(-to_numpy(solution.sums.value), kind="stable")
+    A = to_numpy(solution.A)[order]
+    components, unmixing = frame.components(A), frame.unmixing(A)
+    missing = n_components - len(A)
+    if missing:
+        unused = survey.eigenvectors[:, survey.rank : survey.rank + missing].T
+        components, unmixing = np.vstack([components, unused]), np.vstack([unmixing, unused])
+    signs = _sign_of_largest(components)
+    return Dictionary(signs * components, signs * unmixing, order)
+
+
+def _sign_of_largest(rows: NDArray[Any]) -> NDArray[Any]:
+    largest = np.argmax(np.abs(rows), axis=1)
+    return np.asarray(np.sign(rows[np.arange(len(rows)), largest])[:, None])

@@ -1,0 +1,87 @@
+"""The judge: what a fit has to say about itself before it is believed."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from elldict import theory
+from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
+from elldict.samples.survey import Survey
+from elldict.solver.result import Solution
+from elldict.solver.sums import Sums
+from elldict.space import to_numpy
+
+WHITE_ENOUGH = 10.0
+"""Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
+
+
+def warn_of_samples(survey: Survey, *, center: bool, whiten: bool, stacklevel: int) -> None:
+    """Warn of samples from which an orthogonal dictionary cannot be learned as asked."""
+    r, n, k = survey.n_samples, survey.n_features, survey.rank
+    if r <= n:
+        warnings.warn(
+            f"X has {r} samples of {n} features: a dictionary is not identifiable from so few. Give at least a few "
+            f"times n_features = {n} samples.",
+            NotIdentifiableWarning,
+            stacklevel=stacklevel,
+        )
+    elif k < n:
+        about = "the covariance" if center else "the second moment"
+        remedy = "" if whiten else ", or set whiten=True to learn that many components"
+        warnings.warn(
+            f"X varies in {k} of {n} directions only (rank of {about}, relative to its largest eigenvalue). Atoms "
+            f"are learned there; any others asked for are filled up with directions in which X is zero. Drop constant "
+            f"or repeated features{remedy}.",
+            RankWarning,
+            stacklevel=stacklevel,
+        )
+    limit = WHITE_ENOUGH * theory.sampling_condition(r, k)
+    if not whiten and survey.condition_number > limit:
+        warnings.warn(
+            f"X is far from white: the condition number of its covariance is {survey.condition_number:.3g}, "
+            f"expected {limit:.3g} at most. Set whiten=True, unless the dictionary is orthogonal and its atoms differ "
+            "in strength.",
+            NotWhiteWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def warn_of_solution(solution: Solution, order: NDArray[np.intp], n_directions: int, *, stacklevel: int) -> None:
+    """Warn of a fit that did not converge and of atoms that chance explains; `order` says which row became which."""
+    if not solution.converged and not solution.stopped:
+        warnings.warn(
+            f"The fit did not converge ({solution.status}). Raise max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
+    doubtful = np.flatnonzero(doubtful_rows(solution.sums, n_directions)[order])
+    if len(doubtful):
+        warnings.warn(
+            f"{len(doubtful)} of {len(order)} atoms are not identifiable: {_listed(doubtful)}. Their codes are not "
+            "sparser than Gaussian noise looks after the same search, or they are sub-Gaussian, which maximising a "
+            "norm with p > 2 cannot find. Give more samples, lower n_components, or use these atoms as a basis only.",
+            NotIdentifiableWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def doubtful_rows(sums: Sums, n_directions: int) -> NDArray[np.bool_]:
+    """Rows of A whose codes could be those of Gaussian or sub-Gaussian sources.
+
+    Two reasons to doubt: codes no sparser than chance makes them, and kappa = E g z - E z^2 E g' <= 0, where the
+    objective does not even have a maximum at the source.
+    """
+    gz, slope, z2, magnitude = (
+        to_numpy(total) / sums.weight for total in (sums.value, sums.slope, sums.z2, sums.extra["magnitude"])
+    )
+    score = theory.sparsity_score(magnitude, z2, sums.weight)
+    return np.asarray((score < theory.chance_score(n_directions)) | (gz - z2 * slope <= 0))
+
+
+def _listed(atoms: NDArray[np.intp], most: int = 10) -> str:
+    shown = ", ".join(str(atom) for atom in atoms[:most])
+    return shown if len(atoms) <= most else f"{shown}, ... ({len(atoms) - most} more)"

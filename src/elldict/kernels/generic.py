@@ -1,0 +1,37 @@
+"""Any array library: fresh arrays, and the host where the library's own decomposition fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from elldict.kernels import host
+from elldict.space import Array, Space, to_numpy
+
+
+class FreshWork:
+    """Results of one pass go into fresh arrays: the standard knows no ``out=``."""
+
+    def matmul(self, a: Array, b: Array, into: str) -> Array:  # noqa: ARG002
+        """Product a @ b."""
+        return a @ b
+
+    def map(self, function: Callable[..., Array], *operands: Any, into: str) -> Array:  # noqa: ARG002
+        """Elementwise function; the result has the shape of the first operand."""
+        return function(*operands)
+
+
+def svd(matrix: Array) -> tuple[Array, Array, Array]:
+    """Thin singular value decomposition in the library of `matrix`, on the host if that fails."""
+    space = Space.of(matrix)
+    try:
+        U, values, Vt = space.xp.linalg.svd(matrix, full_matrices=False)
+    except (RuntimeError, np.linalg.LinAlgError):  # torch's LinAlgError is a RuntimeError
+        pass
+    else:
+        if bool(space.xp.all(space.xp.isfinite(values))):
+            return U, values, Vt
+    U, values, Vt = (space.asarray(part, "float64") for part in host.svd(to_numpy(matrix)))
+    return U, values, Vt

@@ -1,0 +1,162 @@
+"""How far a learned dictionary is from the true one, up to order and sign of atoms."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from elldict.space import Array, to_numpy
+
+__all__ = ["AtomMatch", "frobenius_error", "match_atoms", "recovery_error", "sphere_error"]
+
+
+class AtomMatch(NamedTuple):
+    """Which learned atom stands for which true one.
+
+    ``signs[i] * dictionary[indices[i]]`` is the true atom matched to ``components[i]``, and ``cosines[i]`` is the
+    cosine of the angle between them, never negative.
+    """
+
+    indices: NDArray[np.intp]
+    signs: NDArray[np.float64]
+    cosines: NDArray[np.float64]
+
+
+def recovery_error(components: Array, dictionary: Array) -> float:
+    """Error of orthonormal atoms: ``1 - ||A D^T||_4^4 / m``, 0 if every atom is a true one.
+
+    Parameters
+    ----------
+    components : array of shape (m, n)
+        Learned atoms, orthonormal rows.
+    dictionary : array of shape (n, n) or (k, n), k >= m
+        True atoms, orthonormal rows.
+
+    Returns
+    -------
+    float
+        Error, between 0 (perfect) and 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from elldict.metrics import recovery_error
+    >>> recovery_error(-np.eye(4)[::-1], np.eye(4))
+    0.0
+    """
+    A, D = _checked_pair(components, dictionary)
+    for name, rows in (("components", A), ("dictionary", D)):
+        departure = float(np.max(np.abs(rows @ rows.T - np.eye(len(rows)))))
+        if departure > 1e-3:
+            raise ValueError(
+                f"{name} has rows that are not orthonormal (departure {departure:.2g}), for which this error has no "
+                "meaning. Use match_atoms instead."
+            )
+    return float(1 - np.sum((A @ D.T) ** 4) / len(A))
+
+
+def match_atoms(components: Array, dictionary: Array) -> AtomMatch:
+    """Match learned atoms with true ones: the signed permutation with the largest sum of absolute cosines.
+
+    Parameters
+    ----------
+    components : array of shape (m, n)
+        Learned atoms, of any length.
+    dictionary : array of shape (k, n), k >= m
+        True atoms, of any length.
+
+    Returns
+    -------
+    AtomMatch
+        For each learned atom: `indices` of the true one, `signs` and `cosines`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from elldict.metrics import match_atoms
+    >>> match_atoms([[0, -2.0], [1, 0]], np.eye(2)).indices
+    array([1, 0])
+    """
+    A, D = _checked_pair(components, dictionary)
+    cosines = _unit_rows(A) @ _unit_rows(D).T
+    rows, indices = linear_sum_assignment(-np.abs(cosines))
+    matched = cosines[rows, indices]
+    return AtomMatch(indices, np.where(matched < 0, -1.0, 1.0), np.minimum(np.abs(matched), 1.0))
+
+
+def frobenius_error(components: Array, dictionary: Array) -> float:
+    """Distance to the nearest signed permutation of the true atoms, relative to their length.
+
+    Parameters
+    ----------
+    components : array of shape (m, n)
+        Learned atoms.
+    dictionary : array of shape (k, n), k >= m
+        True atoms.
+
+    Returns
+    -------
+    float
+        ``min ||A - P D||_F / ||P D||_F`` over signed selections P of m atoms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from elldict.metrics import frobenius_error
+    >>> frobenius_error(-np.eye(3)[::-1], np.eye(3))
+    0.0
+    """
+    A, D = _checked_pair(components, dictionary)
+    products = A @ D.T
+    lengths = np.sum(A**2, axis=1)[:, None] + np.sum(D**2, axis=1)[None, :]
+    rows, indices = linear_sum_assignment(lengths - 2 * np.abs(products))
+    chosen = np.where(products[rows, indices] < 0, -1.0, 1.0)[:, None] * D[indices]
+    return float(np.linalg.norm(A - chosen) / np.linalg.norm(chosen))
+
+
+def sphere_error(atom: Array, dictionary: Array) -> float:
+    """Distance from one atom to the nearest true one, up to sign.
+
+    Parameters
+    ----------
+    atom : array of shape (n,) or (1, n)
+        Learned atom of unit length.
+    dictionary : array of shape (k, n)
+        True atoms of unit length.
+
+    Returns
+    -------
+    float
+        ``min ||a -+ d_i||_2`` over the true atoms.
+
+    Examples
+    --------
+    >>> from elldict.metrics import sphere_error
+    >>> sphere_error([0.0, -1.0], [[1.0, 0.0], [0.0, 1.0]])
+    0.0
+    """
+    a, D = _checked_pair(np.atleast_2d(to_numpy(atom)), dictionary)
+    if len(a) != 1:
+        raise ValueError(f"atom has shape {a.shape}, expected one atom. Use frobenius_error for several.")
+    return float(np.min(np.linalg.norm(np.vstack([D - a, D + a]), axis=1)))
+
+
+def _checked_pair(components: Array, dictionary: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+    A, D = (np.asarray(to_numpy(array), dtype=np.float64) for array in (components, dictionary))
+    if A.ndim != 2 or D.ndim != 2 or A.shape[1] != D.shape[1] or len(A) > len(D):
+        raise ValueError(
+            f"components of shape {A.shape} and dictionary of shape {D.shape}: expected (m, n) and (k, n) with k >= m. "
+            "Atoms are rows."
+        )
+    for name, rows in (("components", A), ("dictionary", D)):
+        if not np.all(np.isfinite(rows)):
+            raise ValueError(f"{name} holds NaN or infinity.")
+    return A, D
+
+
+def _unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))

@@ -1,0 +1,1 @@
+"""Samples: the only room that knows where data lives."""

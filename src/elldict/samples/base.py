@@ -1,0 +1,100 @@
+"""What a source of samples offers, and how samples are cut into tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from elldict.space import Array, Space, to_numpy
+
+TILE_BYTES = 4 * 2**20
+"""Size of a tile: it and its codes stay in the last-level cache, and a product is still a large product."""
+
+
+class Addable(Protocol):
+    """Anything a pass can add up."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+S = TypeVar("S", bound=Addable)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Kernel(Protocol[T_co]):
+    """What is done with each tile in one pass."""
+
+    def bind(self, space: Space) -> Callable[[Array], T_co]:
+        """Prepare for a pass in `space`: move the small matrices there and set up scratch memory."""
+        ...
+
+
+class Samples(Protocol):
+    """A source of samples, sample-major: shape (n_samples, n_features)."""
+
+    @property
+    def n_samples(self) -> int: ...  # noqa: D102
+    @property
+    def n_features(self) -> int: ...  # noqa: D102
+    @property
+    def dtype(self) -> str: ...  # noqa: D102
+    @property
+    def space(self) -> Space: ...  # noqa: D102
+
+    def sum_over(self, kernel: Kernel[S]) -> S:
+        """Add up what the kernel makes of every tile, in tile order."""
+        ...
+
+    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
+        """Put together what the kernel makes of every tile, a row a sample."""
+        ...
+
+    def place(self, sample: int) -> str:
+        """Say where a sample is found, for error messages."""
+        ...
+
+
+def rows_per_tile(n_features: int, dtype: str) -> int:
+    """Rows of a tile. They depend on the shape of the data alone, never on how a source stores it.
+
+    So every source adds up the same partial sums in the same order and gets the same answer.
+    """
+    itemsize = 4 if dtype == "float32" else 8
+    return max(64, TILE_BYTES // (itemsize * n_features))
+
+
+def tile_bounds(n_samples: int, tile_rows: int) -> Iterator[tuple[int, int]]:
+    """First and last-plus-one row of each tile, in order."""
+    for start in range(0, n_samples, tile_rows):
+        yield start, min(start + tile_rows, n_samples)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A value that is not a finite number, and where it stands."""
+
+    sample: int
+    feature: int
+    value: float
+
+
+def find_misfit(Y: Array, xp: Any) -> Misfit | None:
+    """First NaN or infinity of a tile, if there is one."""
+    if bool(xp.all(xp.isfinite(Y))):
+        return None
+    tile = to_numpy(Y)
+    sample, feature = (int(k) for k in np.argwhere(~np.isfinite(tile))[0])
+    return Misfit(sample, feature, float(tile[sample, feature]))
+
+
+def not_finite(samples: Samples, misfit: Misfit) -> ValueError:
+    """Error that says where the misfit stands."""
+    found = "NaN" if math.isnan(misfit.value) else "infinity"
+    return ValueError(
+        f"X holds {found} in sample {misfit.sample}, feature {misfit.feature} ({samples.place(misfit.sample)}). "
+        "Drop or impute it first."
+    )

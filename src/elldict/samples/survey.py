@@ -1,0 +1,196 @@
+"""The first pass: are the samples finite, how large are they, and how are they spread?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.samples.base import Misfit, Samples, find_misfit, not_finite
+from elldict.space import Array, Space, to_numpy
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and scatter of some samples, in units of 2**exponent, so that no scale of the data overflows.
+
+    Two of them add up by the formula of Chan, Golub and LeVeque: a large mean costs no digits of the scatter.
+    """
+
+    weight: int
+    exponent: int
+    mean: NDArray[np.float64]  # (n,)
+    scatter: NDArray[np.float64]  # (n, n)  sum (y - mean)(y - mean)^T
+    peak: float  # largest norm of a sample
+    misfit: Misfit | None  # the first NaN or infinity
+
+    def __add__(self, other: Spread) -> Spread:
+        exponent = max(self.exponent, other.exponent)
+        a, b = self._in_units_of(exponent), other._in_units_of(exponent)
+        weight = a.weight + b.weight
+        apart = b.mean - a.mean
+        later = b.misfit and replace(b.misfit, sample=a.weight + b.misfit.sample)
+        return Spread(
+            weight=weight,
+            exponent=exponent,
+            mean=a.mean + apart * (b.weight / weight),
+            scatter=a.scatter + b.scatter + np.outer(apart, apart) * (a.weight * (b.weight / weight)),
+            peak=max(a.peak, b.peak),
+            misfit=a.misfit or later,
+        )
+
+    def _in_units_of(self, exponent: int) -> Spread:
+        if exponent == self.exponent:
+            return self
+        shrink = math.ldexp(1.0, self.exponent - exponent)
+        return replace(
+            self,
+            exponent=exponent,
+            mean=self.mean * shrink,
+            scatter=self.scatter * shrink**2,
+            peak=self.peak * shrink,
+        )
+
+
+@dataclass(frozen=True)
+class SpreadKernel:
+    """Spread of a tile."""
+
+    precision: str
+
+    def bind(self, space: Space) -> Callable[[Array], Spread]:
+        """Return the function that surveys one tile."""
+        xp, dtype = space.xp, getattr(space.xp, self.precision)
+
+        def visit(Y: Array) -> Spread:
+            misfit = find_misfit(Y, xp)
+            if misfit is not None:
+                return _unusable(Y, misfit, self.precision)
+            exponent = _exponent(float(xp.max(xp.abs(Y))), self.precision)
+            # scaling by a power of two rounds nothing
+            Y = xp.astype(Y, dtype, copy=False) * math.ldexp(1.0, -exponent)
+            mean = xp.mean(xp.astype(Y, xp.float64, copy=False), axis=0)
+            norms = xp.sqrt(xp.sum(Y * Y, axis=1))
+            Y = Y - xp.astype(mean, dtype)
+            return Spread(
+                weight=int(Y.shape[0]),
+                exponent=exponent,
+                mean=_float64(mean),
+                scatter=_float64(Y.T @ Y),
+                peak=float(xp.max(norms)),
+                misfit=None,
+            )
+
+        return visit
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one look at all samples tells: everything in float64, on the host."""
+
+    n_samples: int
+    n_features: int
+    mean: NDArray[np.float64]  # (n,), in the units of the data
+    unit: float  # about the largest entry of the data, a power of two
+    scatter: NDArray[np.float64]  # (n, n) mean of y y^T / unit^2 about the centre in use
+    peak: float  # largest norm of a sample / unit
+    rank_tolerance: float
+
+    @cached_property
+    def _eigen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        values, vectors = np.linalg.eigh(self.scatter)
+        return values[::-1], vectors[:, ::-1]
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """Eigenvalues of the scatter, in decreasing order."""
+        return self._eigen[0]
+
+    @property
+    def eigenvectors(self) -> NDArray[np.float64]:
+        """Eigenvectors of the scatter, as columns."""
+        return self._eigen[1]
+
+    @property
+    def rank(self) -> int:
+        """Number of directions in which the samples vary: the verdict does not depend on their scale."""
+        return int(np.sum(self.eigenvalues > self.rank_tolerance * self.eigenvalues[0]))
+
+    @property
+    def condition_number(self) -> float:
+        """Ratio of the largest to the smallest variance among the directions in which the samples vary."""
+        return float(self.eigenvalues[0] / self.eigenvalues[self.rank - 1])
+
+    @property
+    def rms(self) -> float:
+        """Root mean square of the data along the directions in which they vary, in units of `unit`."""
+        return math.sqrt(float(np.sum(self.eigenvalues[: self.rank])) / self.rank)
+
+
+def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
+    """Look at all samples once; raise if one holds NaN or infinity, or if all are zero.
+
+    Parameters
+    ----------
+    samples : Samples
+        What to look at.
+    center : bool
+        Measure the spread about the mean, rather than about zero.
+    precise : bool
+        Multiply in float64 whatever the samples are: whitening divides by the smallest variances.
+    """
+    precision = "float64" if precise else samples.dtype
+    spread = samples.sum_over(SpreadKernel(precision))
+    if spread.misfit is not None:
+        raise not_finite(samples, spread.misfit)
+    scatter = spread.scatter / spread.weight
+    if not center:
+        scatter = scatter + np.outer(spread.mean, spread.mean)
+    if not np.any(scatter):
+        found = "is the same in every sample" if center and np.any(spread.mean) else "is all zero"
+        raise ValueError(f"X {found} ({samples.n_samples} samples): there is nothing to learn from it.")
+    unit = math.ldexp(1.0, spread.exponent)
+    return Survey(
+        n_samples=samples.n_samples,
+        n_features=samples.n_features,
+        mean=spread.mean * unit,
+        unit=unit,
+        scatter=scatter,
+        peak=spread.peak,
+        rank_tolerance=_rank_tolerance(samples.n_features, samples.dtype, precision),
+    )
+
+
+def _rank_tolerance(n_features: int, dtype: str, precision: str) -> float:
+    """Variance, relative to the largest, that rounding alone can produce.
+
+    Rounding the data to their dtype leaves a standard deviation of eps; the sum of squares leaves a variance of
+    eps of the precision in which it was taken. Both grow with the number of features.
+    """
+    rounding_of_data = (n_features * float(np.finfo(dtype).eps)) ** 2
+    rounding_of_sum = 4 * n_features * float(np.finfo(precision).eps)
+    return max(rounding_of_data, rounding_of_sum)
+
+
+def _exponent(magnitude: float, precision: str) -> int:
+    """Exponent e with magnitude < 2**e, kept where 2**e and 2**-e are both ordinary numbers."""
+    limit = _largest_exponent(precision)
+    return min(max(math.frexp(magnitude)[1], -limit), limit) if magnitude else -limit
+
+
+def _largest_exponent(precision: str) -> int:
+    return int(np.finfo(precision).maxexp) - 3
+
+
+def _unusable(Y: Array, misfit: Misfit, precision: str) -> Spread:
+    n = int(Y.shape[1])
+    return Spread(int(Y.shape[0]), -_largest_exponent(precision), np.zeros(n), np.zeros((n, n)), 0.0, misfit)
+
+
+def _float64(array: Array) -> NDArray[Any]:
+    return to_numpy(array).astype(np.float64)

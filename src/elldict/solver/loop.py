@@ -1,0 +1,146 @@
+"""The only loop: a pass, a step, a look at how far A moved."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.samples.base import Samples
+from elldict.samples.frame import Frame
+from elldict.solver.contrasts import Needs
+from elldict.solver.polar import polar
+from elldict.solver.result import Callback, Iteration, Solution
+from elldict.solver.stage import Stage
+from elldict.solver.steps import power_step
+from elldict.solver.sums import Sums, measure
+from elldict.space import Array, total
+
+ROUNDING = {"float32": 1e-5, "float64": 1e-11}
+"""Relative fall of the objective that rounding alone can explain."""
+
+
+@dataclass
+class Journal:
+    """Passes and seconds over a whole fit, and who wants to know."""
+
+    callback: Callback | None = None
+    passes: float = 0.0
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the fit began."""
+        return time.perf_counter() - self.began
+
+
+@dataclass
+class Run:
+    """One start on its way through the stages."""
+
+    samples: Samples
+    frame: Frame
+    journal: Journal
+    start: int = 0
+    iterations: list[Iteration] = field(default_factory=list)
+
+    def look(self, A: Array, stage: Stage, need: Needs = Needs.GRADIENT) -> Sums:
+        """One counted pass over all samples."""
+        sums = measure(self.samples, self.frame, stage.contrast, A, need, stage.precision)
+        self.journal.passes += 1
+        if not math.isfinite(sums.objective):
+            raise FloatingPointError(
+                f"The objective became {sums.objective} in iteration {len(self.iterations) + 1} although all samples "
+                "are finite. Please report this with your p and the scale of your data."
+            )
+        return sums
+
+    def record(self, stage_number: int, sums: Sums, step: float, A: Array) -> bool:
+        """Write one iteration down; True says that the callback wants to stop."""
+        iteration = Iteration(
+            start=self.start,
+            stage=stage_number,
+            iteration=len(self.iterations) + 1,
+            objective=sums.objective,
+            step=step,
+            passes=self.journal.passes,
+            seconds=self.journal.seconds,
+        )
+        self.iterations.append(iteration)
+        callback = self.journal.callback
+        return callback is not None and bool(callback(replace(iteration, components=self.frame.components(A))))
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Where a stage ended, and why."""
+
+    A: Array
+    converged: bool
+    stopped: bool
+    status: str
+
+
+def solve(
+    samples: Samples, frame: Frame, stages: Sequence[Stage], starts: Iterable[NDArray[np.float64]], journal: Journal
+) -> tuple[Solution, tuple[Iteration, ...]]:
+    """Go through the stages from every start (m, k); return the best end and all iterations of all starts."""
+    best: Solution | None = None
+    history: tuple[Iteration, ...] = ()
+    for number, start in enumerate(starts):
+        solution = solve_from(start, Run(samples, frame.moved_to(samples.space), journal, number), stages)
+        history += solution.iterations
+        if best is None or solution.objective > best.objective:
+            best = solution
+        if solution.stopped:
+            break
+    assert best is not None, "no start was given"
+    return best, history
+
+
+def solve_from(start: NDArray[np.float64], run: Run, stages: Sequence[Stage]) -> Solution:
+    """Go through the stages from one start, and measure where it ends."""
+    halt = Halt(run.samples.space.asarray(polar(start), "float64"), converged=False, stopped=False, status="")
+    for number, stage in enumerate(stages):
+        halt = run_stage(run, number, stage, halt.A)
+        if halt.stopped:
+            break
+    sums = run.look(halt.A, stages[-1], Needs.MOMENTS)
+    return Solution(halt.A, sums, tuple(run.iterations), halt.converged, halt.stopped, halt.status)
+
+
+def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
+    """Step until A stands still, the callback says stop, or max_iter is reached."""
+    sums = run.look(A, stage)
+    step = math.inf
+    for iteration in range(1, stage.max_iter + 1):
+        moved = stage.step(sums, A)
+        step = distance(moved, A)
+        stopped = run.record(number, sums, step, A)
+        if step <= stage.tol:
+            return Halt(moved, True, stopped, f"converged: step {step:.2g} <= tol {stage.tol:.2g}")
+        if stopped:
+            return Halt(moved, False, True, f"stopped by the callback after iteration {iteration}, step {step:.2g}")
+        if iteration < stage.max_iter:
+            moved, sums = guarded(run, stage, A, sums, moved)
+        A = moved
+    return Halt(A, False, False, f"max_iter: step {step:.2g} > tol {stage.tol:.2g} after {stage.max_iter} iterations")
+
+
+def guarded(run: Run, stage: Stage, A: Array, sums: Sums, moved: Array) -> tuple[Array, Sums]:
+    """Accept a step that does not lower the objective; otherwise take the plain step, which cannot."""
+    after = run.look(moved, stage)
+    floor = sums.objective - ROUNDING[stage.precision] * abs(sums.objective)
+    if after.objective >= floor or stage.step is power_step:
+        return moved, after
+    moved = power_step(sums, A)
+    return moved, run.look(moved, stage)
+
+
+def distance(A: Array, B: Array) -> float:
+    """Root mean square, over rows, of the distance between two matrices."""
+    return math.sqrt(total((A - B) ** 2) / int(A.shape[0]))

@@ -1,0 +1,50 @@
+"""A stage: one contrast, one step, one precision, and when to stop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from elldict.solver.contrasts import Contrast
+from elldict.solver.steps import Step
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the loop does until A stops moving."""
+
+    contrast: Contrast
+    step: Step
+    precision: str  # of the products; sums are float64
+    tol: float  # on the root mean square, over atoms, of the length of the step
+    max_iter: int
+
+
+SAFE_DIGITS = {"float32": 30, "float64": 280}
+"""Powers of ten left for |z|^p: the range of the type, less what a sum over the samples and n needs."""
+
+
+def precision_for(p: float, *, dtype: str, code_bound: float, offset_ratio: float) -> str:
+    """Precision in which the contrast of codes of this size neither overflows nor drowns in rounding.
+
+    Parameters
+    ----------
+    p : float
+        Exponent of the contrast.
+    dtype : str
+        Precision of the samples.
+    code_bound : float
+        Largest code possible, in units of the root mean square.
+    offset_ratio : float
+        Mean of the samples in the same units; subtracting it from float32 products costs as many digits.
+    """
+    digits = p * math.log10(code_bound)
+    if dtype == "float32" and digits <= SAFE_DIGITS["float32"] and offset_ratio <= 100:
+        return "float32"
+    if digits <= SAFE_DIGITS["float64"]:
+        return "float64"
+    raise ValueError(
+        f"p={p:g} is too large for these samples: the largest is {code_bound:.3g} times the root mean square, and "
+        f"{code_bound:.3g}**{p:g} overflows. Use p <= {SAFE_DIGITS['float64'] / math.log10(code_bound):.0f}, or remove "
+        "outliers."
+    )

@@ -1,0 +1,107 @@
+"""The statistic of a pass: what a contrast adds up to over all samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elldict.kernels import workspace
+from elldict.samples.base import Samples
+from elldict.samples.frame import Frame
+from elldict.solver.contrasts import Contrast, Needs, Terms
+from elldict.space import Array, Space, total
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over samples, in float64. What was not asked for is None."""
+
+    weight: float
+    value: Array  # (m,)  sum F
+    G: Array | None = None  # (m, n)  sum g(z) y^T
+    slope: Array | None = None  # (m,)  sum F''
+    g2: Array | None = None  # (m,)  sum g^2
+    z2: Array | None = None  # (m,)  sum z^2
+    extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
+
+    def __add__(self, other: Sums) -> Sums:
+        def both(a: Array | None, b: Array | None) -> Array | None:
+            return None if a is None or b is None else a + b
+
+        return Sums(
+            weight=self.weight + other.weight,
+            value=self.value + other.value,
+            G=both(self.G, other.G),
+            slope=both(self.slope, other.slope),
+            g2=both(self.g2, other.g2),
+            z2=both(self.z2, other.z2),
+            extra={name: self.extra[name] + other.extra[name] for name in self.extra},
+        )
+
+    @property
+    def objective(self) -> float:
+        """Mean of F over samples and atoms."""
+        return total(self.value / self.weight) / int(self.value.shape[0])
+
+
+@dataclass(frozen=True)
+class SumKernel:
+    """Sums of a contrast over one tile."""
+
+    contrast: Contrast
+    B: Array  # (m, n) rows that make codes
+    mean: Array | None  # (n,)
+    unit: float
+    need: Needs
+    precision: str
+
+    def bind(self, space: Space) -> Callable[[Array], Sums]:
+        """Return the function that sums one tile."""
+        xp, dtype = space.xp, getattr(space.xp, self.precision)
+        work = workspace(space)
+        B = space.asarray(self.B, "float64")
+        decode = xp.astype(B.T, dtype)
+        mean = None if self.mean is None else space.asarray(self.mean, "float64")
+        offset = None if mean is None else xp.astype(B @ mean, dtype)
+
+        def visit(Y: Array) -> Sums:
+            Y = xp.astype(Y, dtype, copy=False)
+            Z = work.matmul(Y, decode, into="codes")
+            if offset is not None:
+                Z = work.map(xp.subtract, Z, offset, into="codes")
+            terms = self.contrast.terms(Z, self.need, work, xp)
+            G = gradient(terms.g, Y) if Needs.GRADIENT in self.need else None
+            more = moments(terms, Z) if Needs.MOMENTS in self.need else {}
+            return Sums(weight=float(Y.shape[0]), value=value(terms, G), G=G, **more)
+
+        def value(terms: Terms, G: Array) -> Array:
+            if terms.value is not None:
+                return column_sums(terms.value)
+            return xp.sum(G * (B / self.unit), axis=1)  # F = g z, and sum g z^T is G B^T up to the unit
+
+        def gradient(g: Array, Y: Array) -> Array:
+            # float64 from here on: 10^7 float32 terms lose five digits otherwise. The unit keeps data of any
+            # scale, 1e300 included, from overflowing the sum.
+            G = xp.astype(work.matmul(g.T, Y, into="gradient"), xp.float64) * self.unit
+            return G if mean is None else G - column_sums(g)[:, None] * (mean * self.unit)
+
+        def moments(terms: Terms, Z: Array) -> dict[str, Any]:
+            return {
+                "slope": column_sums(terms.slope),
+                "g2": column_sums(terms.g * terms.g),
+                "z2": column_sums(Z * Z),
+                "extra": {name: column_sums(array) for name, array in terms.extra.items()},
+            }
+
+        def column_sums(array: Array) -> Array:
+            return xp.sum(array, axis=0, dtype=xp.float64)
+
+        return visit
+
+
+def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: Needs, precision: str) -> Sums:
+    """One pass: sums of the contrast at A (m, k), seen from inside the frame."""
+    kernel = SumKernel(contrast, frame.outward(A), frame.mean, frame.unit, need, precision)
+    sums = samples.sum_over(kernel)
+    return sums if sums.G is None else replace(sums, G=frame.inward(sums.G))

@@ -1,0 +1,78 @@
+"""Where arrays live: an array library and a device.
+
+Everything that touches samples is written against the array API standard, so
+NumPy, torch and CuPy arrays take the same path. This module is the only one that
+knows how an array gets from one library to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+Array = Any
+"""An array of any library that follows the array API standard."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """An array namespace and one of its devices."""
+
+    xp: Any
+    device: Any
+
+    @classmethod
+    def of(cls, array: Array) -> Space:
+        """Space in which `array` lives."""
+        return cls(array_api_compat.array_namespace(array), array_api_compat.device(array))
+
+    def asarray(self, array: Array, dtype: str) -> Array:
+        """`array` in this space, as real numbers of the given precision; no copy where none is needed."""
+        wanted = getattr(self.xp, dtype)
+        if array_api_compat.is_array_api_obj(array) and Space.of(array) == self:
+            return self.xp.astype(array, wanted, copy=False)
+        # a copy in plain order: torch takes no negative strides, and would share memory otherwise
+        return self.xp.asarray(np.array(to_numpy(array), order="C"), dtype=wanted, device=self.device)
+
+    def __str__(self) -> str:
+        name = self.xp.__name__.removeprefix("array_api_compat.")
+        return f"{name} ({self.device})"
+
+
+HOST = Space(array_api_compat.array_namespace(np.empty(0)), "cpu")
+
+
+def to_numpy(array: Array) -> NDArray[Any]:
+    """`array` as a NumPy array on the host."""
+    if array_api_compat.is_torch_array(array):
+        return np.asarray(array.detach().cpu())
+    if array_api_compat.is_cupy_array(array):
+        return np.asarray(array.get())
+    if hasattr(array, "__dlpack__") and not array_api_compat.is_numpy_array(array):
+        return np.from_dlpack(array, device="cpu")
+    return np.asarray(array)
+
+
+def is_foreign(array: object) -> bool:
+    """Tell whether `array` belongs to an array library other than NumPy (lists and data frames do not)."""
+    return (
+        array_api_compat.is_array_api_obj(array)
+        and not array_api_compat.is_numpy_array(array)
+        and not array_api_compat.is_pydata_sparse_array(array)
+        and not array_api_compat.is_ndonnx_array(array)
+    )
+
+
+def real_dtype(array: Array) -> str:
+    """Precision in which `array` is multiplied: its own if float32 or float64, otherwise float64."""
+    xp = array_api_compat.array_namespace(array)
+    return "float32" if array.dtype == xp.float32 else "float64"
+
+
+def total(array: Array) -> float:
+    """Sum of all entries, as a Python number."""
+    return float(array_api_compat.array_namespace(array).sum(array))

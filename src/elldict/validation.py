@@ -1,0 +1,84 @@
+"""Checks of parameters and arrays: the one place where what a user gives becomes samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from elldict.samples.memory import MemorySamples
+from elldict.samples.survey import Survey
+from elldict.space import Array, Space, is_foreign
+
+
+def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> MemorySamples:
+    """Return X as samples; set or check the number and the names of the features.
+
+    The kind of array is looked at first: scikit-learn's own check turns what it does not know into NumPy.
+    Whether all values are finite is left to the first pass over the tiles.
+    """
+    if is_foreign(X):
+        _check_foreign(X, n_least=2 if fitting else 1)
+        validate_data(estimator, X, reset=fitting, skip_check_array=True)
+        return MemorySamples(X)
+    X = validate_data(
+        estimator,
+        X,
+        reset=fitting,
+        dtype="numeric",
+        ensure_all_finite=False,
+        ensure_min_samples=2 if fitting else 1,
+        ensure_min_features=2 if fitting else 1,
+    )
+    return MemorySamples(np.asarray(X))
+
+
+def check_same_space(estimator: BaseEstimator, array: Array, fitted: Array, method: str) -> None:
+    """Raise if samples come from another array library or device than those of the fit."""
+    given = Space.of(array) if is_foreign(array) else Space.of(np.empty(0))
+    if given != Space.of(fitted):
+        raise ValueError(
+            f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace and device as those "
+            f"passed to fit(): found {given}, expected {Space.of(fitted)}. Convert them first."
+        )
+
+
+def check_n_components(n_components: int | None, survey: Survey, *, whiten: bool) -> int:
+    """Return the number of atoms to learn."""
+    n, k = survey.n_features, survey.rank
+    if n_components is None:
+        return k if whiten else n
+    if n_components > n:
+        raise ValueError(f"n_components={n_components} exceeds n_features={n}: a complete dictionary has at most {n}.")
+    if whiten and n_components > k:
+        raise ValueError(
+            f"n_components={n_components} exceeds the rank {k} of X ({n} features): whiten=True finds at most {k} "
+            "components. Leave n_components=None to get them all."
+        )
+    return int(n_components)
+
+
+def check_rng(random_state: Any) -> np.random.Generator:
+    """Generator from what scikit-learn's users pass as random_state, or from a generator itself."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return np.random.default_rng(random_state)
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def _check_foreign(X: Array, n_least: int) -> None:
+    xp = array_api_compat.array_namespace(X)
+    if X.ndim != 2:
+        raise ValueError(f"Expected a 2D array (n_samples, n_features), got {X.ndim}D with shape {tuple(X.shape)}.")
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise ValueError(f"Complex data not supported: X has dtype {X.dtype}.")
+    r, n = X.shape
+    if r < n_least or n < n_least:
+        raise ValueError(
+            f"Found array with {r} sample(s) and {n} feature(s) while a minimum of {n_least} of each is required."
+        )
