@@ -2,8 +2,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# check_array_api_input skips silently without it
-export SCIPY_ARRAY_API := 1
 
 .PHONY: demo test lint bench-iteration clean
 

@@ -50,7 +50,7 @@ def warn_of_samples(survey: Survey, *, center: bool, whiten: bool, stacklevel: i
         )
 
 
-def warn_of_solution(solution: Solution, order: NDArray[np.intp], n_directions: int, *, stacklevel: int) -> None:
+def warn_of_solution(solution: Solution, order: NDArray[np.intp], survey: Survey, *, stacklevel: int) -> None:
     """Warn of a fit that did not converge and of atoms that chance explains; `order` says which row became which."""
     if not solution.converged and not solution.stopped:
         warnings.warn(
@@ -58,8 +58,8 @@ def warn_of_solution(solution: Solution, order: NDArray[np.intp], n_directions: 
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
-    doubtful = np.flatnonzero(doubtful_rows(solution.sums, n_directions)[order])
-    if len(doubtful):
+    doubtful = np.flatnonzero(doubtful_rows(solution.sums, survey.rank)[order])
+    if len(doubtful) and survey.n_samples > survey.n_features:  # too few samples were warned of before
         warnings.warn(
             f"{len(doubtful)} of {len(order)} atoms are not identifiable: {_listed(doubtful)}. Their codes are not "
             "sparser than Gaussian noise looks after the same search, or they are sub-Gaussian, which maximising a "

@@ -205,7 +205,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             stages = [self._stage(found, frame, samples.dtype)]
             solution, history = solve(samples, frame, stages, self._starts(found, frame, m), journal)
         dictionary = canonical_dictionary(solution, frame, found, m)
-        judging.warn_of_solution(solution, dictionary.order, found.rank, stacklevel=4)
+        judging.warn_of_solution(solution, dictionary.order, found, stacklevel=4)
         self._keep(dictionary, frame, samples.space, samples.dtype)
         self.objective_ = solution.objective
         self.n_iter_ = len(solution.iterations)

@@ -108,10 +108,10 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]
         read_head = npy.read_array_header_1_0 if magic == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_head(member)
         if dtype.kind not in "fiub":
-            raise ModelFileError(f"member {info.filename!r} has dtype {dtype}, expected plain numbers.")
+            raise ValueError(f"member {info.filename!r} has dtype {dtype}, expected plain numbers.")
         expected = info.file_size - member.tell()
         if min(shape, default=1) < 0 or int(np.prod(shape, dtype=object)) * dtype.itemsize != expected:
-            raise ModelFileError(f"member {info.filename!r} claims shape {shape} of {dtype} and has {expected} bytes.")
+            raise ValueError(f"member {info.filename!r} claims shape {shape} of {dtype} and has {expected} bytes.")
         data = member.read()  # reads to the end, so that the checksum is verified
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy()
 

@@ -57,6 +57,11 @@ def to_numpy(array: Array) -> NDArray[Any]:
     return np.asarray(array)
 
 
+def detached(array: Array) -> Array:
+    """The same array, cut off from any graph of automatic differentiation."""
+    return array.detach() if array_api_compat.is_torch_array(array) else array
+
+
 def is_foreign(array: object) -> bool:
     """Tell whether `array` belongs to an array library other than NumPy (lists and data frames do not)."""
     return (

@@ -44,8 +44,8 @@ def expected_error(
 ) -> float:
     """Error that l_p maximisation should leave on Bernoulli-Gaussian data.
 
-    The error is the one of :func:`elldict.metrics.recovery_error`, to first order in 1/n_samples, for unit-variance
-    active codes, an orthogonal dictionary and white Gaussian noise.
+    The error is the one of :func:`elldict.metrics.recovery_error`, for unit-variance active codes, an orthogonal
+    dictionary and white Gaussian noise.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def expected_error(
     Returns
     -------
     float
-        Expected error, a number between 0 (perfect) and 1 where the formula holds.
+        Expected error, between 0 (perfect) and 1 (where the formula gives no smaller one: too few samples).
 
     Notes
     -----
@@ -73,29 +73,27 @@ def expected_error(
     noisy code s, with v = E s^2 and g = sign(s)|s|^(p-1). Rotations among the m atoms found and rotations out of their
     span count apart, which gives
 
-        [(m-1)(v E g^2 - (E g s)^2) + 2 (n-m) v E g^2] / (r (v E g' - E g s)^2).
+        F(sigma) = [(m-1)(v E g^2 - (E g s)^2) + 2 (n-m) v E g^2] / (r (v E g' - E g s)^2).
 
-    For p < 3 the second derivative is unbounded at zero, and the rotation itself blurs the zeros of the codes. The
-    error is then the solution of error = F(sigma_eff), sigma_eff^2 = sigma^2 + v error / 2.
+    The rotation itself blurs the zeros of the codes, by a variance of v error / 2 to which E g' is sensitive for small
+    p. The error returned is the solution of error = F(sigma_eff), sigma_eff^2 = sigma^2 + v error / 2.
 
     Examples
     --------
     >>> from elldict.theory import expected_error
     >>> round(100 * expected_error(3, n_features=100, n_samples=40_000, density=0.3), 3)
-    0.09
+    0.092
     """
     m = n_features if n_components is None else n_components
     _check_setting(p, n_features, n_samples, density, noise_std, m)
     variance = density + noise_std**2
-    error = _first_order_error(p, n_features, n_samples, density, noise_std, m)
-    if p >= 3:
-        return error
+    error = 0.0
     for _ in range(1000):
         blurred = math.sqrt(noise_std**2 + variance * error / 2)
-        new = _first_order_error(p, n_features, n_samples, density, blurred, m)
-        if abs(new - error) <= 1e-12 * new:
+        new = min(1.0, _first_order_error(p, n_features, n_samples, density, blurred, m))
+        if abs(new - error) <= 1e-12:
             break
-        error = (error + new) / 2  # halfway: the plain iteration can swing
+        error = (error + new) / 2 if error else new  # halfway: the plain iteration can swing
     return error
 
 

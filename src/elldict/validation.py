@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import Survey
-from elldict.space import Array, Space, is_foreign
+from elldict.space import Array, Space, detached, is_foreign
 
 
 def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> MemorySamples:
@@ -24,7 +24,7 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> MemoryS
     if is_foreign(X):
         _check_foreign(X, n_least=2 if fitting else 1)
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
-        return MemorySamples(X)
+        return MemorySamples(detached(X))
     X = validate_data(
         estimator,
         X,

@@ -11,8 +11,11 @@ import numpy as np
 
 from elldict.space import Array, Space, to_numpy
 
-TILE_BYTES = 4 * 2**20
-"""Size of a tile: it and its codes stay in the last-level cache, and a product is still a large product."""
+TILE_ROWS = 4096
+"""Enough rows for a product at full speed; fewer, and the sum of a tile's products dominates."""
+
+TILE_BYTES = (2**20, 16 * 2**20)
+"""Least and most bytes of a tile: smaller ones are all overhead, larger ones leave the last-level cache."""
 
 
 class Addable(Protocol):
@@ -63,8 +66,9 @@ def rows_per_tile(n_features: int, dtype: str) -> int:
 
     So every source adds up the same partial sums in the same order and gets the same answer.
     """
-    itemsize = 4 if dtype == "float32" else 8
-    return max(64, TILE_BYTES // (itemsize * n_features))
+    row_bytes = n_features * (4 if dtype == "float32" else 8)
+    least, most = (size // row_bytes for size in TILE_BYTES)
+    return max(64, min(max(TILE_ROWS, least), most))
 
 
 def tile_bounds(n_samples: int, tile_rows: int) -> Iterator[tuple[int, int]]:

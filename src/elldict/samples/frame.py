@@ -76,7 +76,7 @@ class Frame:
 
 def code_bound(survey: Survey, frame: Frame) -> float:
     """Largest absolute value that a code can take in the frame."""
-    offset = 0.0 if frame.mean is None else float(np.linalg.norm(survey.mean)) / survey.unit
+    offset = 0.0 if frame.mean is None else float(np.linalg.norm(survey.mean / survey.unit))
     reach = (survey.peak + offset) / survey.rms
     stretch = 1.0 if frame.inner is None else float(np.linalg.norm(frame.inner, 2))
     return max(1.0, reach * stretch)

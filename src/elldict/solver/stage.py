@@ -21,7 +21,7 @@ class Stage:
 
 
 SAFE_DIGITS = {"float32": 30, "float64": 280}
-"""Powers of ten left for |z|^p: the range of the type, less what a sum over the samples and n needs."""
+"""Powers of ten left for the largest term, g^2 = |z|^(2p-2): the range of the type, less what a sum needs."""
 
 
 def precision_for(p: float, *, dtype: str, code_bound: float, offset_ratio: float) -> str:
@@ -38,13 +38,13 @@ def precision_for(p: float, *, dtype: str, code_bound: float, offset_ratio: floa
     offset_ratio : float
         Mean of the samples in the same units; subtracting it from float32 products costs as many digits.
     """
-    digits = p * math.log10(code_bound)
+    digits = (2 * p - 2) * math.log10(code_bound)
     if dtype == "float32" and digits <= SAFE_DIGITS["float32"] and offset_ratio <= 100:
         return "float32"
     if digits <= SAFE_DIGITS["float64"]:
         return "float64"
+    largest_p = 1 + SAFE_DIGITS["float64"] / math.log10(code_bound) / 2
     raise ValueError(
         f"p={p:g} is too large for these samples: the largest is {code_bound:.3g} times the root mean square, and "
-        f"{code_bound:.3g}**{p:g} overflows. Use p <= {SAFE_DIGITS['float64'] / math.log10(code_bound):.0f}, or remove "
-        "outliers."
+        f"{code_bound:.3g}**(2 p - 2) overflows. Use p <= {largest_p:.0f}, or remove outliers."
     )

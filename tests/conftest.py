@@ -1,0 +1,26 @@
+"""Problems that many tests share."""
+
+import os
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # scikit-learn's array API checks skip silently without it
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as many workers as cores: their threads would fight
+
+import numpy as np
+import pytest
+
+from elldict.datasets import make_bernoulli_gaussian
+
+
+@pytest.fixture(scope="session")
+def easy():
+    """Samples from which every start finds the dictionary: (X, dictionary, codes)."""
+    parts = make_bernoulli_gaussian(4000, 12, density=0.2, random_state=0)
+    for part in parts:
+        part.setflags(write=False)  # a test that writes to its input fails at once
+    return parts
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)

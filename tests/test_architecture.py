@@ -1,0 +1,136 @@
+"""The house: arrows point one way, rooms can be entered alone, public names are documented."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from numpydoc.validate import validate
+
+import elldict
+
+ROOT = Path(elldict.__file__).parent
+FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
+    {"space", "exceptions"},
+    {"kernels", "theory", "samples", "model_file"},
+    {"solver.polar", "solver.contrasts"},
+    {"solver.sums"},
+    {"solver.steps", "solver.result"},
+    {"solver.stage"},
+    {"solver.loop", "progress"},
+    {"validation", "coding", "dictionary", "judging"},
+    {"datasets", "metrics"},
+    {"learning"},
+    {"pages"},
+    {"cli", "__main__"},
+]
+
+
+def modules():
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def imports_of(path):
+    """Modules of the package that a file imports, wherever it does."""
+    known = {name for name, _ in modules()}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "elldict":
+            base = node.module.removeprefix("elldict").lstrip(".")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".lstrip(".")
+                yield inner if inner in known else base
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "elldict":
+                    yield alias.name.removeprefix("elldict").lstrip(".")
+
+
+def floor_of(name):
+    for number, rooms in enumerate(FLOORS):
+        if any(name == room or name.startswith(f"{room}.") for room in rooms):
+            return number
+    raise AssertionError(f"{name} has no place in the house: give it a floor in this test")
+
+
+@pytest.mark.parametrize(("name", "path"), [pair for pair in modules() if pair[0] not in ("", "solver")])
+def test_arrows_point_down(name, path):
+    for target in imports_of(path):
+        if target:
+            assert floor_of(target) <= floor_of(name), f"{name} imports {target}"
+
+
+def test_no_cycles():
+    graph = {name: set(imports_of(path)) - {name, ""} for name, path in modules() if name}
+    done = set()
+
+    def visit(name, road):
+        assert name not in road, f"cycle: {' -> '.join([*road, name])}"
+        if name not in done:
+            for target in graph.get(name, ()):
+                visit(target, [*road, name])
+            done.add(name)
+
+    for name in graph:
+        visit(name, [])
+
+
+def run_python(script):
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_importing_the_package_imports_no_optional_dependency():
+    heavy = ["torch", "dask", "matplotlib", "typer", "jinja2", "cupy"]
+    run_python(f"import sys, elldict; found = [m for m in {heavy} if m in sys.modules]; assert not found, found")
+
+
+def test_every_module_can_be_imported_first():
+    names = [f"elldict.{name}" for name, _ in modules() if name]
+    run_python(f"""
+import importlib, sys
+for name in {names}:
+    for loaded in [m for m in sys.modules if m.startswith("elldict")]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+""")
+
+
+def public_objects():
+    yield "elldict.LpDictionaryLearning", elldict.LpDictionaryLearning
+    for name, member in vars(elldict.LpDictionaryLearning).items():
+        if not name.startswith("_") and inspect.isfunction(member):
+            yield f"elldict.LpDictionaryLearning.{name}", member
+    yield "elldict.load", elldict.load
+    yield "elldict.Iteration", elldict.Iteration
+    for module in (elldict.datasets, elldict.metrics, elldict.theory):
+        for name in module.__all__:
+            yield f"{module.__name__}.{name}", getattr(module, name)
+
+
+IGNORED = {
+    "ES01",  # no extended summary: the first line says it
+    "SA01",  # see also
+    "EX01",  # methods have their examples in the class
+    "SS06",
+    "GL08",
+    "YD01",
+    "RT03",
+    "RT05",
+    "PR01",  # an exception class
+    "SS05",  # a summary may name what is returned
+}
+
+
+@pytest.mark.parametrize("name", [name for name, _ in public_objects()])
+def test_public_docstrings_follow_numpydoc(name):
+    problems = [f"{code}: {text}" for code, text in validate(name)["errors"] if code not in IGNORED]
+    assert not problems
+
+
+def test_public_names_exist_and_are_documented():
+    for name in elldict.__all__:
+        assert getattr(elldict, name).__doc__
+    assert elldict.__version__

@@ -1,0 +1,95 @@
+"""Closed forms against independent computations."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+
+from elldict import theory
+
+
+@pytest.mark.parametrize("order", [0, 0.5, 1, 2, 2.5, 3, 4, 7, 10])
+def test_gaussian_moment_is_the_integral(order):
+    value, _ = quad(lambda x: 2 * x**order * stats.norm.pdf(x), 0, np.inf)
+    assert theory.gaussian_moment(order) == pytest.approx(value, rel=1e-8)
+
+
+PAPER = [  # method, sigma -> per cent that the paper's tables print, and the deviation allowed for their rounding
+    (3, 100, 40_000, 0.1, 0.0, 0.056),
+    (4, 100, 40_000, 0.1, 0.0, 0.21),
+    (5, 100, 40_000, 0.1, 0.0, 0.50),
+    (3, 100, 40_000, 0.3, 0.0, 0.094),
+    (4, 100, 40_000, 0.3, 0.0, 0.34),
+    (5, 100, 40_000, 0.3, 0.0, 0.84),
+    (3, 32, 10_000, 0.3, 0.2, 0.27),
+    (3, 32, 10_000, 0.3, 0.4, 0.79),
+    (3, 32, 10_000, 0.3, 0.6, 2.3),
+]
+
+
+@pytest.mark.parametrize(("p", "n", "r", "density", "noise_std", "percent"), PAPER)
+def test_expected_error_is_what_the_paper_measured(p, n, r, density, noise_std, percent):
+    error = theory.expected_error(p, n_features=n, n_samples=r, density=density, noise_std=noise_std)
+    assert 100 * error == pytest.approx(percent, rel=0.1)
+
+
+@pytest.mark.parametrize("p", [3, 3.5, 4])
+@pytest.mark.parametrize("noise_std", [0.2, 0.6])
+def test_first_order_error_is_that_of_simulated_moments(p, noise_std):
+    """Moments by Monte Carlo over 4 million codes; those of eighth order have a relative spread of half a per cent."""
+    rng = np.random.default_rng(0)
+    s = rng.standard_normal(4_000_000) * (rng.random(4_000_000) < 0.3) + noise_std * rng.standard_normal(4_000_000)
+    g, v = np.sign(s) * np.abs(s) ** (p - 1), np.mean(s**2)
+    h = v * np.mean((p - 1) * np.abs(s) ** (p - 2)) - np.mean(g * s)
+    n, m, r = 20, 7, 10**9  # so many samples that the codes are not blurred
+    within, outside = (m - 1) * (v * np.mean(g**2) - np.mean(g * s) ** 2), 2 * (n - m) * v * np.mean(g**2)
+    expected = (within + outside) / (r * h**2)
+    error = theory.expected_error(p, n_features=n, n_samples=r, density=0.3, noise_std=noise_std, n_components=m)
+    assert error == pytest.approx(expected, rel=0.03)
+
+
+def test_expected_error_solves_its_own_equation():
+    """With the blur put in as noise from the start, only the variance of that blur is counted twice."""
+    setting = {"n_features": 50, "n_samples": 10_000, "density": 0.3}
+    error = theory.expected_error(2.5, **setting)
+    blur = math.sqrt(0.3 * error / 2)
+    assert theory._first_order_error(2.5, 50, 10_000, 0.3, blur, 50) == pytest.approx(error, rel=1e-6)
+
+
+def test_too_few_samples_give_no_number_above_one():
+    assert theory.expected_error(5, n_features=50, n_samples=20, density=0.9) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"p": 2}, "above 2"),
+        ({"p": math.nan}, "above 2"),
+        ({"density": 0}, "density=0"),
+        ({"density": 1}, "density=1"),
+        ({"noise_std": -1}, "noise_std=-1"),
+        ({"n_components": 11}, "n_components=11"),
+        ({"n_features": 1}, "n_features=1"),
+    ],
+)
+def test_settings_without_meaning_are_refused(change, message):
+    setting = {"p": 3, "n_features": 10, "n_samples": 100, "density": 0.3} | change
+    with pytest.raises(ValueError, match=message):
+        theory.expected_error(setting.pop("p"), **setting)
+
+
+def test_sparsity_score_of_gaussian_codes_is_standard_normal():
+    """2000 scores: their mean has standard deviation .022, their variance .032; the bounds are five of each."""
+    z = np.random.default_rng(0).standard_normal((1000, 2000))
+    scores = theory.sparsity_score(np.mean(np.abs(z), axis=0), np.mean(z**2, axis=0), 1000)
+    assert abs(np.mean(scores)) < 0.11
+    assert abs(np.var(scores) - 1) < 0.16
+
+
+def test_sampling_condition_is_that_of_white_noise():
+    """Extreme eigenvalues fluctuate by n^(-2/3), here 3 % each, around their limit."""
+    X = np.random.default_rng(0).standard_normal((2000, 200))
+    assert np.linalg.cond(X.T @ X) == pytest.approx(theory.sampling_condition(2000, 200), rel=0.1)
+    assert theory.sampling_condition(10, 10) == math.inf
