@@ -20,11 +20,11 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"solver.steps", "solver.result"},
     {"solver.stage"},
     {"solver.loop", "progress"},
-    {"validation", "coding", "dictionary", "judging"},
+    {"validation", "coding", "dictionary", "judging", "packing"},
     {"datasets", "metrics"},
     {"learning"},
     {"pages"},
-    {"cli", "__main__"},
+    {"command_files", "cli", "__main__"},
 ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -18,16 +17,17 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from elldict import coding, judging, model_file
 from elldict.dictionary import Dictionary, canonical_dictionary
+from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
 from elldict.samples.frame import Frame, code_bound, offset_ratio
 from elldict.samples.survey import Survey, survey
 from elldict.solver.contrasts import Lp
 from elldict.solver.loop import Journal, solve
 from elldict.solver.polar import random_orthonormal
-from elldict.solver.result import Callback, Iteration
+from elldict.solver.result import Callback
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
-from elldict.space import Array, Space, is_foreign, to_numpy
+from elldict.space import Array, Space, is_foreign
 from elldict.validation import check_n_components, check_rng, check_same_space, check_samples
 
 __all__ = ["LpDictionaryLearning", "load"]
@@ -268,18 +268,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             Where to write; by custom it ends in ``.npz``.
         """
         check_is_fitted(self)
-        columns = [field.name for field in fields(Iteration) if field.name != "components"]
-        arrays = {name: to_numpy(getattr(self, f"{name}_")) for name in ("components", "unmixing", "mean")}
-        arrays["history"] = np.array([astuple(iteration)[:-1] for iteration in self.history_], dtype=np.float64)
-        header = {
-            "class": type(self).__name__,
-            "params": {name: _plain(value) for name, value in self.get_params().items()},
-            "fitted": {name: getattr(self, name) for name in _SCALARS},
-            "history_columns": columns,
-        }
-        if hasattr(self, "feature_names_in_"):
-            header["feature_names_in_"] = [str(name) for name in self.feature_names_in_]
-        model_file.write(path, header, arrays)
+        model_file.write(path, *packed(self))
 
     def _shown(self, callback: Callback | None) -> AbstractContextManager[Callback | None]:
         if not self.verbose:
@@ -336,9 +325,6 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return tags
 
 
-_SCALARS = ("n_components_", "n_features_in_", "objective_", "n_iter_", "n_passes_", "converged_", "status_")
-
-
 def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
     """Read a model written by :meth:`LpDictionaryLearning.save`.
 
@@ -372,38 +358,6 @@ def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
     """
     header, arrays = model_file.read(path)
     try:
-        return _restored(header, arrays)
+        return unpacked(LpDictionaryLearning, header, arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise model_file.ModelFileError(f"{path} does not hold a fitted LpDictionaryLearning: {error}") from error
-
-
-def _restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> LpDictionaryLearning:
-    if header["class"] != LpDictionaryLearning.__name__:
-        raise ValueError(f"it is a {header['class']!r}")
-    model = LpDictionaryLearning(**header["params"])
-    model._validate_params()
-    for name in _SCALARS:
-        setattr(model, name, header["fitted"][name])
-    m, n = int(model.n_components_), int(model.n_features_in_)
-    for name, shape in {"components": (m, n), "unmixing": (m, n), "mean": (n,)}.items():
-        array = arrays[name]
-        if array.shape != shape or array.dtype.kind != "f" or not np.all(np.isfinite(array)):
-            raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
-        setattr(model, f"{name}_", array)
-    rows = (dict(zip(header["history_columns"], row, strict=True)) for row in arrays["history"].tolist())
-    model.history_ = tuple(_iteration(row) for row in rows)
-    if "feature_names_in_" in header:
-        model.feature_names_in_ = np.array(header["feature_names_in_"], dtype=object)
-    return model
-
-
-def _iteration(row: dict[str, Any]) -> Iteration:
-    counts = {name: int(row.pop(name)) for name in ("start", "stage", "iteration")}
-    return Iteration(**counts, **row)
-
-
-def _plain(value: Any) -> Any:
-    """Parameter as JSON knows it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return value if isinstance(value, (bool, int, float, str, type(None))) else None
