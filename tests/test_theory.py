@@ -8,6 +8,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from elldict import theory
+from elldict.theory import accuracy, chance
 
 
 @pytest.mark.parametrize("order", [0, 0.5, 1, 2, 2.5, 3, 4, 7, 10])
@@ -55,7 +56,7 @@ def test_expected_error_solves_its_own_equation():
     setting = {"n_features": 50, "n_samples": 10_000, "density": 0.3}
     error = theory.expected_error(2.5, **setting)
     blur = math.sqrt(0.3 * error / 2)
-    assert theory._first_order_error(2.5, 50, 10_000, 0.3, blur, 50) == pytest.approx(error, rel=1e-6)
+    assert accuracy._first_order_error(2.5, 50, 10_000, 0.3, blur, 50) == pytest.approx(error, rel=1e-6)
 
 
 def test_too_few_samples_give_no_number_above_one():
@@ -83,7 +84,7 @@ def test_settings_without_meaning_are_refused(change, message):
 def test_sparsity_score_of_gaussian_codes_is_standard_normal():
     """2000 scores: their mean has standard deviation .022, their variance .032; the bounds are five of each."""
     z = np.random.default_rng(0).standard_normal((1000, 2000))
-    scores = theory.sparsity_score(np.mean(np.abs(z), axis=0), np.mean(z**2, axis=0), 1000)
+    scores = chance.sparsity_score(np.mean(np.abs(z), axis=0), np.mean(z**2, axis=0), 1000)
     assert abs(np.mean(scores)) < 0.11
     assert abs(np.var(scores) - 1) < 0.16
 
@@ -91,5 +92,5 @@ def test_sparsity_score_of_gaussian_codes_is_standard_normal():
 def test_sampling_condition_is_that_of_white_noise():
     """Extreme eigenvalues fluctuate by n^(-2/3), here 3 % each, around their limit."""
     X = np.random.default_rng(0).standard_normal((2000, 200))
-    assert np.linalg.cond(X.T @ X) == pytest.approx(theory.sampling_condition(2000, 200), rel=0.1)
-    assert theory.sampling_condition(10, 10) == math.inf
+    assert np.linalg.cond(X.T @ X) == pytest.approx(chance.sampling_condition(2000, 200), rel=0.1)
+    assert chance.sampling_condition(10, 10) == math.inf

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict import theory
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.samples.survey import Survey
 from elldict.solver.result import Solution
 from elldict.solver.sums import Sums
 from elldict.space import to_numpy
+from elldict.theory import chance
 
 WHITE_ENOUGH = 10.0
 """Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
@@ -39,7 +39,7 @@ def warn_of_samples(survey: Survey, *, center: bool, whiten: bool, stacklevel: i
             RankWarning,
             stacklevel=stacklevel,
         )
-    limit = WHITE_ENOUGH * theory.sampling_condition(r, k)
+    limit = WHITE_ENOUGH * chance.sampling_condition(r, k)
     if not whiten and survey.condition_number > limit:
         warnings.warn(
             f"X is far from white: the condition number of its covariance is {survey.condition_number:.3g}, "
@@ -78,8 +78,8 @@ def doubtful_rows(sums: Sums, n_directions: int) -> NDArray[np.bool_]:
     gz, slope, z2, magnitude = (
         to_numpy(total) / sums.weight for total in (sums.value, sums.slope, sums.z2, sums.extra["magnitude"])
     )
-    score = theory.sparsity_score(magnitude, z2, sums.weight)
-    return np.asarray((score < theory.chance_score(n_directions)) | (gz - z2 * slope <= 0))
+    score = chance.sparsity_score(magnitude, z2, sums.weight)
+    return np.asarray((score < chance.chance_score(n_directions)) | (gz - z2 * slope <= 0))
 
 
 def _listed(atoms: NDArray[np.intp], most: int = 10) -> str:
