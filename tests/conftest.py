@@ -9,7 +9,18 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import numpy as np
 import pytest
 
+from elldict import exceptions
 from elldict.datasets import make_bernoulli_gaussian
+
+
+def pytest_configure(config):
+    """A fit in a test warns only where the test says so.
+
+    Not in pyproject.toml, where the names would import the package before its coverage is measured.
+    """
+    for name in exceptions.__all__:
+        config.addinivalue_line("filterwarnings", f"error::elldict.exceptions.{name}")
+    config.addinivalue_line("filterwarnings", "error::sklearn.exceptions.ConvergenceWarning")
 
 
 @pytest.fixture(scope="session")

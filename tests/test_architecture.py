@@ -13,7 +13,7 @@ import elldict
 
 ROOT = Path(elldict.__file__).parent
 FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
-    {"space", "exceptions"},
+    {"space", "exceptions", "atomic"},
     {"kernels", "theory", "samples", "model_file"},
     {"solver.polar", "solver.contrasts"},
     {"solver.sums"},

@@ -213,6 +213,18 @@ def test_every_kind_of_random_state_works(easy, seed):
     assert_same_atoms(model.components_, LpDictionaryLearning(random_state=0).fit(easy[0]).components_, 1e-5)
 
 
+def test_equal_seeds_do_not_start_a_fit_at_the_answer(easy):
+    """A random start in 12 dimensions has an error of about 1 - 3/14; .5 is far below any of them."""
+    starts = []
+    LpDictionaryLearning(random_state=0).fit(easy[0], callback=lambda it: starts.append(it.components) or True)
+    assert recovery_error(starts[0], easy[1]) > 0.5
+
+
+def test_parameters_set_after_the_fit_are_checked(model, easy):
+    with pytest.raises(ValueError, match="transform_algorithm"):
+        copy.copy(model).set_params(transform_algorithm="best").transform(easy[0])
+
+
 def test_an_interrupted_fit_leaves_the_estimator_as_it_was(easy):
     def interrupt(iteration):
         raise KeyboardInterrupt

@@ -71,7 +71,7 @@ def make_bernoulli_gaussian(
     real: Any = np.dtype(dtype)
     if real not in (np.float32, np.float64):
         raise ValueError(f"dtype={real}: expected float32 or float64.")
-    rng = check_rng(random_state)
+    rng = check_rng(random_state, stream=0)
     shape = (n_samples, n_features)
     dictionary = random_orthonormal(n_features, n_features, rng)
     if not orthogonal:

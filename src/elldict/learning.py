@@ -229,6 +229,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             Codes.
         """
         check_is_fitted(self)
+        self._validate_params()  # those of transform may have been set after the fit
         check_same_space(self, X, self.components_, "transform")
         rows, rule = self._coder()
         samples = check_samples(self, X, fitting=False)
@@ -281,7 +282,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return Stage(Lp(float(self.p)), power_step, precision, self.tol, self.max_iter)
 
     def _starts(self, found: Survey, frame: Frame, m: int) -> Iterator[NDArray[np.float64]]:
-        rng = check_rng(self.random_state)
+        rng = check_rng(self.random_state, stream=1)
         for _ in range(self.n_init):
             yield frame.start(random_orthonormal(min(m, found.rank), found.n_features, rng))
 

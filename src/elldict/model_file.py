@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+
+from elldict.atomic import write_atomically
 
 VERSION = 1
 HEADER = "header.json"
@@ -31,19 +32,8 @@ class ModelFileError(ValueError):
 
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a model file; until it is complete and on disk, an older file at `path` stays as it is."""
-    path = Path(path)
     text = json.dumps({**header, "version": VERSION}, allow_nan=False, indent=1)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as stream:
-            _write_members(stream, text, arrays)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    write_atomically(Path(path), lambda stream: _write_members(stream, text, arrays))
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -114,15 +104,3 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]
             raise ValueError(f"member {info.filename!r} claims shape {shape} of {dtype} and has {expected} bytes.")
         data = member.read()  # reads to the end, so that the checksum is verified
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable; a system that cannot open folders has nothing to sync."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

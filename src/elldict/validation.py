@@ -62,12 +62,16 @@ def check_n_components(n_components: int | None, survey: Survey, *, whiten: bool
     return int(n_components)
 
 
-def check_rng(random_state: Any) -> np.random.Generator:
-    """Generator from what scikit-learn's users pass as random_state, or from a generator itself."""
+def check_rng(random_state: Any, *, stream: int) -> np.random.Generator:
+    """Generator from what scikit-learn's users pass as random_state, or from a generator itself.
+
+    Each use of a seed has a stream of its own: data and fit with the same seed would otherwise draw the same numbers,
+    and a fit would start at the dictionary it is to find.
+    """
     if isinstance(random_state, np.random.Generator):
         return random_state
     if random_state is None or isinstance(random_state, (int, np.integer)):
-        return np.random.default_rng(random_state)
+        return np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(stream,)))
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 

@@ -1,0 +1,389 @@
+"""The command line: arguments and printing only.
+
+Whatever a user can get wrong ends in one line on standard error and exit code 2; see `run`. What takes long to import
+is imported by the command that needs it, so that help and mistakes are answered at once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from elldict.atomic import write_atomically
+from elldict.command_files import MistakeError, check_output, open_samples, write_array
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elldict.learning import LpDictionaryLearning
+    from elldict.pages.demo import Demo
+    from elldict.solver.result import Callback
+
+__all__ = ["app", "main", "run"]
+
+MISTAKE = 2
+INTERRUPTED = 130
+
+UsageError: Any = typer.BadParameter.__base__
+"""What typer raises for wrong arguments: its own class or click's, depending on its version."""
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Dictionary learning by l_p-norm maximisation: find the basis in which your samples are sparse.",
+)
+
+
+class Algorithm(StrEnum):
+    """Ways to make codes."""
+
+    linear = "linear"
+    threshold = "threshold"
+    hard_threshold = "hard_threshold"
+    omp = "omp"
+
+
+DataFile = Annotated[Path, typer.Argument(metavar="DATA.npy", help="Samples, one for each row.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.npz", help="Model written by 'elldict fit'.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
+
+
+# --- entry points -----------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code: the one place where mistakes become lines."""
+    try:
+        with _warnings_as_lines():
+            code = app(list(arguments) or ["--help"], prog_name="elldict", standalone_mode=False) or 0
+    except UsageError as error:
+        return _fail(error.format_message().removesuffix(".") + ". See 'elldict --help'.")
+    except MistakeError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(_reason(error))
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # typer turns Ctrl-C into this code and says nothing
+        _say("interrupted.")
+    return int(code)
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from elldict import __version__  # noqa: PLC0415
+
+        print(f"elldict {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def elldict(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write.")] = Path("elldict-demo.html"),
+    picture: Annotated[Path | None, typer.Option(help="Also write one picture (.png) for a README or a slide.")] = None,
+    force: Force = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: a few seconds, larger errors.")] = False,
+) -> None:
+    """Recover a hidden dictionary, learn one from handwritten digits, and write a page about both.
+
+    Takes under a minute and needs no network. The picture in the README was made by
+    'elldict demo --picture docs/images/demo.png --force'.
+    """
+    _need("matplotlib", "jinja2")
+    for path in [output] if picture is None else [output, picture]:
+        check_output(path, force)
+    from elldict.pages.demo import FULL, QUICK, compute_demo  # noqa: PLC0415
+    from elldict.pages.render import render_page  # noqa: PLC0415
+
+    with _demo_bar() as report:
+        results = compute_demo(QUICK if quick else FULL, report)
+    write_atomically(output, lambda stream: stream.write(render_page(results).encode()))
+    _print_demo(results)
+    _print_line(_console(), "page", _file(output))
+    if picture is not None:
+        from elldict.pages.picture import draw_picture  # noqa: PLC0415
+
+        write_atomically(picture, lambda stream: stream.write(draw_picture(results)))
+        _print_line(_console(), "picture", _file(picture))
+
+
+@app.command()
+def fit(
+    data: DataFile,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL.npz", help="Where the model goes.")],
+    n_components: Annotated[int | None, typer.Option(help="Number of atoms.", show_default="all")] = None,
+    p: Annotated[float, typer.Option(help="Exponent of the norm, above 2.")] = 3.0,
+    center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean of the samples.")] = False,
+    whiten: Annotated[bool, typer.Option("--whiten/--no-whiten", help="Atoms need not be orthogonal.")] = False,
+    max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
+    tol: Annotated[float, typer.Option(help="Step at which a start has converged.")] = 1e-6,
+    n_init: Annotated[int, typer.Option(help="Number of random starts.")] = 1,
+    seed: Annotated[int | None, typer.Option(help="Seed of the random starts.", show_default="random")] = None,
+    force: Force = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
+) -> None:
+    """Learn a dictionary from samples and write it to a file."""
+    check_output(output, force, inputs=(data,))
+    samples = open_samples(data)
+    from elldict.learning import LpDictionaryLearning  # noqa: PLC0415
+
+    model = LpDictionaryLearning(
+        n_components,
+        p=p,
+        center=center,
+        whiten=whiten,
+        max_iter=max_iter,
+        tol=tol,
+        n_init=n_init,
+        random_state=seed,
+    )
+    began = time.perf_counter()
+    with _mistakes_named(), _fit_bar(p, tol, quiet) as callback:
+        model.fit(samples, callback=callback)
+    seconds = time.perf_counter() - began
+    model.save(output)
+    if not quiet:
+        _print_fit(model, samples.shape, seconds, output)
+
+
+@app.command()
+def transform(
+    model: ModelFile,
+    data: DataFile,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="CODES.npy", help="Where the codes go.")],
+    algorithm: Annotated[Algorithm | None, typer.Option(help="How codes are made.", show_default="the model's")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Threshold, in the units of the codes.")] = None,
+    n_nonzero: Annotated[int | None, typer.Option(min=1, help="Codes that omp keeps for each sample.")] = None,
+    force: Force = False,
+) -> None:
+    """Write the codes of samples: their sparse coordinates in a learned dictionary."""
+    check_output(output, force, inputs=(model, data))
+    samples = open_samples(data)
+    fitted = _open_model(model)
+    _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
+    with _mistakes_named():
+        codes = fitted.transform(samples)
+    write_array(output, codes)
+    console = _console()
+    console.print(f"[bold]Coded {len(codes)} samples[/] in {codes.shape[1]} atoms", highlight=False)
+    _print_line(console, "algorithm", fitted.transform_algorithm)
+    _print_line(console, "non-zero", f"{100 * float((codes != 0).mean()):.3g} % of the codes")
+    _print_line(console, "codes", _file(output))
+
+
+@app.command()
+def info(model: ModelFile) -> None:
+    """Show what a model file holds."""
+    _print_model(_open_model(model), model)
+
+
+# --- what the commands are made of ------------------------------------------------------------------------------------
+
+
+def _open_model(path: Path) -> LpDictionaryLearning:
+    from elldict.learning import load  # noqa: PLC0415
+
+    with _mistakes_named():
+        return load(path)
+
+
+def _choose_algorithm(
+    model: LpDictionaryLearning, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
+) -> None:
+    """Put the options of the command line in place of the model's; an option that would do nothing is a mistake."""
+    name = algorithm.value if algorithm else model.transform_algorithm
+    if alpha is not None and name not in ("threshold", "hard_threshold"):
+        raise MistakeError(f"--alpha does nothing with --algorithm {name}. Use threshold or hard_threshold.")
+    if n_nonzero is not None and name != "omp":
+        raise MistakeError(f"--n-nonzero does nothing with --algorithm {name}. Use omp.")
+    if alpha is not None and not alpha >= 0:
+        raise MistakeError(f"--alpha {alpha:g}: expected a number >= 0.")
+    model.transform_algorithm = name
+    if alpha is not None:
+        model.transform_alpha = alpha
+    if n_nonzero is not None:
+        model.transform_n_nonzero_coefs = n_nonzero
+
+
+def _need(*modules: str) -> None:
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MistakeError(f"the demo needs {' and '.join(missing)}: pip install 'elldict[demo]'")
+
+
+# --- mistakes and warnings --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _mistakes_named() -> Iterator[None]:
+    """The library raises ValueError and TypeError for what it was given; anywhere else they would be faults of ours."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise MistakeError(str(error)) from error
+    except MemoryError as error:
+        raise MistakeError(f"not enough memory: {error}") from error
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    def show(message: Warning | str, category: type[Warning], *_place: Any, **_more: Any) -> None:  # noqa: ARG001
+        _say(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)  # what a fit has to say is not silenced, nor made an error
+        warnings.showwarning = show
+        yield
+
+
+def _fail(message: str) -> int:
+    _say(f"error: {message}")
+    return MISTAKE
+
+
+def _say(message: str) -> None:
+    """One line on standard error, whatever the message looked like."""
+    print(f"elldict: {' '.join(message.split())}", file=sys.stderr)
+
+
+def _reason(error: OSError) -> str:
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{os.fsdecode(error.filename)}: {error.strerror}."
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
+
+
+def _console() -> Console:
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console()
+
+
+def _print_line(console: Console, name: str, value: object) -> None:
+    """One name and value; not wrapped, so that what is piped into a file stays one line each."""
+    from rich.text import Text  # noqa: PLC0415
+
+    console.print(Text.assemble("  ", (f"{name:<13}", "cyan"), str(value)), soft_wrap=True)
+
+
+def _file(path: Path) -> str:
+    return f"{path} ({_size(path.stat().st_size)})"
+
+
+def _size(n_bytes: int) -> str:
+    if n_bytes < 1000:
+        return f"{n_bytes} bytes"
+    return f"{n_bytes / 1e3:.3g} kB" if n_bytes < 999_500 else f"{n_bytes / 1e6:.3g} MB"
+
+
+def _print_fit(model: LpDictionaryLearning, shape: tuple[int, ...], seconds: float, output: Path) -> None:
+    console = _console()
+    console.print(f"[bold]Learned {model.n_components_} atoms[/] from {shape[0]} samples", highlight=False)
+    for name, value in (
+        ("samples", shape[0]),
+        ("features", shape[1]),
+        ("atoms", model.n_components_),
+        ("iterations", model.n_iter_),
+        ("passes", f"{model.n_passes_:g}"),
+        ("seconds", f"{seconds:.2f}"),
+        ("status", model.status_),
+        ("model", _file(output)),
+    ):
+        _print_line(console, name, value)
+
+
+def _print_model(model: LpDictionaryLearning, path: Path) -> None:
+    console = _console()
+    console.print("[bold]LpDictionaryLearning[/]", highlight=False)
+    for name, value in (
+        ("file", _file(path)),
+        ("atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.components_.dtype}"),
+        ("p", f"{model.p:g}"),
+        ("objective", f"{model.objective_:.6g}"),
+        ("iterations", model.n_iter_),
+        ("passes", f"{model.n_passes_:g}"),
+        ("converged", "yes" if model.converged_ else "no"),
+        ("status", model.status_),
+        ("parameters", _changed_parameters(model)),
+    ):
+        _print_line(console, name, value)
+
+
+def _changed_parameters(model: LpDictionaryLearning) -> str:
+    default = type(model)().get_params()
+    changed = [f"{name}={value!r}" for name, value in model.get_params().items() if value != default[name]]
+    return ", ".join(changed) or "all default"
+
+
+def _fit_bar(p: float, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:
+    """The bar of a fit, if there is somebody to see it; not through `verbose`, which the model would keep."""
+    from elldict.progress import progress_bar  # noqa: PLC0415
+
+    return nullcontext() if quiet or not sys.stderr.isatty() else progress_bar(f"l_{p:g}", tol)
+
+
+@contextmanager
+def _demo_bar() -> Iterator[Callable[[str, float], None]]:
+    """Show the way through the demo, if there is somebody to see it."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    with progress if sys.stderr.isatty() else nullcontext():
+        task = progress.add_task("", total=1.0)
+        yield lambda doing, share: progress.update(task, description=doing, completed=share)
+
+
+def _print_demo(results: Demo) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    setting = results.setting
+    console = _console()
+    console.print(
+        f"[bold]{setting.n_features} hidden atoms[/] in {setting.n_samples} samples: error in per cent", highlight=False
+    )
+    table = Table()
+    for column in ("p", "measured", "theory", "paper", "iterations", "seconds"):
+        table.add_column(column, justify="right")
+    for row in results.recoveries:
+        paper = "-" if row.paper_error is None else f"{100 * row.paper_error:.2g}"
+        figures = (f"{100 * row.error:.3f}", f"{100 * row.expected_error:.3f}", paper)
+        table.add_row(f"{row.p:g}", *figures, str(row.n_iter), f"{row.seconds:.2f}")
+    console.print(table)
+    for way in results.digits.ways:
+        _print_line(console, f"{100 * way.error:.1f} %", f"of the digits is lost with {way.in_words}")

@@ -1,0 +1,391 @@
+"""The command line: what it does, and one clear line for whatever a user gets wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import elldict
+from elldict import LpDictionaryLearning, cli
+from elldict.datasets import make_bernoulli_gaussian
+
+N_FEATURES = 6
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def ask(capsys, tmp_path, monkeypatch):
+    """Run the command line in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def answer(*arguments: str) -> Answer:
+        code = cli.run(arguments)
+        return Answer(code, *capsys.readouterr())
+
+    return answer
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return make_bernoulli_gaussian(1500, N_FEATURES, density=0.3, random_state=3)[0]
+
+
+@pytest.fixture
+def files(tmp_path, samples):
+    """A good data file and a good model, in the folder where commands run."""
+    np.save(tmp_path / "data.npy", samples)
+    LpDictionaryLearning(p=4, random_state=5).fit(samples).save(tmp_path / "model.npz")
+    return tmp_path
+
+
+def names_here() -> list[str]:
+    return sorted(path.name for path in Path().iterdir())
+
+
+def is_one_clear_line(answer: Answer) -> bool:
+    return (
+        answer.code == 2
+        and answer.err.startswith("elldict: error: ")
+        and answer.err.count("\n") == 1
+        and answer.err.endswith("\n")
+        and "Traceback" not in answer.err
+        and answer.out == ""
+    )
+
+
+# --- what it does -----------------------------------------------------------------------------------------------------
+
+
+def test_fit_info_transform_agree_with_the_python_api(ask, files, samples):
+    fitted = ask(
+        "fit", "data.npy", "-o", "new.npz", "--p", "3.5", "--n-components", "4", "--seed", "7", "--n-init", "2"
+    )
+    assert (fitted.code, fitted.err) == (0, "")
+    here = LpDictionaryLearning(4, p=3.5, n_init=2, random_state=7).fit(samples)
+    there = elldict.load("new.npz")
+    assert there.get_params() == here.get_params()
+    np.testing.assert_array_equal(there.components_, here.components_)
+    for fact in ("1500", str(here.n_iter_), here.status_, "new.npz"):
+        assert fact in fitted.out
+
+    shown = ask("info", "new.npz")
+    assert (shown.code, shown.err) == (0, "")
+    for fact in ("4 of 6 features", "3.5", f"{here.objective_:.6g}", here.status_, "n_init=2", "random_state=7"):
+        assert fact in shown.out
+    assert "max_iter" not in shown.out, "parameters left at their default are not listed"
+
+    coded = ask("transform", "new.npz", "data.npy", "-o", "codes.npy")
+    assert (coded.code, coded.err) == (0, "")
+    np.testing.assert_array_equal(np.load("codes.npy"), here.transform(samples))
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        (["--algorithm", "omp", "--n-nonzero", "2"], {"transform_algorithm": "omp", "transform_n_nonzero_coefs": 2}),
+        (["--algorithm", "threshold", "--alpha", ".3"], {"transform_algorithm": "threshold", "transform_alpha": 0.3}),
+        (
+            ["--algorithm", "hard_threshold", "--alpha", "1"],
+            {"transform_algorithm": "hard_threshold", "transform_alpha": 1},
+        ),
+    ],
+)
+def test_options_of_transform_are_parameters_of_the_model(ask, files, samples, options, parameters):
+    assert ask("transform", "model.npz", "data.npy", "-o", "codes.npy", *options).code == 0
+    expected = elldict.load("model.npz").set_params(**parameters).transform(samples)
+    np.testing.assert_array_equal(np.load("codes.npy"), expected)
+    assert np.mean(expected == 0) > 0.1, "the option would make no difference"
+
+
+def test_options_of_fit_are_parameters_of_the_model(ask, files):
+    options = ["--center", "--whiten", "--max-iter", "77", "--tol", "1e-3", "--quiet"]
+    answer = ask("fit", "data.npy", "-o", "new.npz", *options)
+    assert answer == Answer(0, "", "")
+    wanted = {"center": True, "whiten": True, "max_iter": 77, "tol": 1e-3, "random_state": None}
+    assert wanted.items() <= elldict.load("new.npz").get_params().items()
+
+
+def test_force_overwrites_and_leaves_nothing_else_behind(ask, files):
+    assert ask("fit", "data.npy", "-o", "model.npz", "--p", "5", "--seed", "1", "--force").code == 0
+    assert elldict.load("model.npz").p == 5
+    Path("codes.npy").write_bytes(b"old")
+    assert ask("transform", "model.npz", "data.npy", "-o", "codes.npy", "--force").code == 0
+    assert np.load("codes.npy").shape == (1500, N_FEATURES)
+    assert names_here() == ["codes.npy", "data.npy", "model.npz"]
+
+
+def test_codes_are_written_under_exactly_the_name_given(ask, files):
+    assert ask("transform", "model.npz", "data.npy", "-o", "codes").code == 0
+    assert Path("codes").is_file()
+
+
+def test_version_and_help(ask):
+    assert ask("--version") == Answer(0, f"elldict {elldict.__version__}\n", "")
+    for arguments in ([], ["--help"]):
+        answer = ask(*arguments)
+        assert (answer.code, answer.err) == (0, "")
+        assert all(command in answer.out for command in ("demo", "fit", "transform", "info"))
+
+
+def test_a_terminal_sees_a_bar_and_the_model_does_not_remember_it(ask, files, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert "iteration" in ask("fit", "data.npy", "-o", "new.npz", "--seed", "0").err
+    assert elldict.load("new.npz").verbose is False
+    assert ask("fit", "data.npy", "-o", "new.npz", "--seed", "0", "--force", "--quiet") == Answer(0, "", "")
+
+
+def test_long_names_are_not_cut_when_piped(ask, files):
+    name = "m" * 120 + ".npz"
+    assert name in ask("fit", "data.npy", "-o", name, "--seed", "0").out
+    assert name in ask("info", name).out
+
+
+def test_a_warning_is_one_clean_line(ask, files):
+    answer = ask("fit", "data.npy", "-o", "new.npz", "--max-iter", "1", "--seed", "0")
+    assert answer.code == 0
+    lines = answer.err.splitlines()
+    assert any(line.startswith("elldict: warning: The fit did not converge") for line in lines)
+    assert all(line.startswith("elldict: warning: ") for line in lines)
+
+
+# --- what a user gets wrong -------------------------------------------------------------------------------------------
+
+
+def broken_files(folder: Path, samples) -> None:
+    np.save(folder / "nan.npy", np.where(samples > 2.5, np.nan, samples))
+    np.save(folder / "flat.npy", samples[:, 0])
+    np.save(folder / "text.npy", np.array([["a", "b"], ["c", "d"]]))
+    np.save(folder / "complex.npy", samples.astype(complex))
+    np.save(folder / "pickled.npy", np.array([[{}, 1], [2, 3]], dtype=object), allow_pickle=True)
+    np.save(folder / "empty.npy", np.empty((0, N_FEATURES)))
+    np.save(folder / "narrow.npy", samples[:, :4])
+    np.savez(folder / "archive.npz", samples)
+    (folder / "words.txt").write_text("1 2 3\n4 5 6\n")
+    (folder / "nothing.npy").touch()
+    (folder / "cut.npy").write_bytes((folder / "data.npy").read_bytes()[:-100])
+    (folder / "header.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff{")
+    (folder / "cut.npz").write_bytes((folder / "model.npz").read_bytes()[:-100])
+    damaged = bytearray((folder / "model.npz").read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    (folder / "damaged.npz").write_bytes(damaged)
+    (folder / "folder").mkdir()
+    (folder / "taken").touch()
+
+
+FIT = "fit data.npy -o new.npz"
+CODE = "transform model.npz data.npy -o codes.npy"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        # output
+        ("fit data.npy -o taken", "--force"),
+        ("transform model.npz data.npy -o taken", "--force"),
+        ("demo -o taken", "--force"),
+        ("demo -o new.html --picture taken", "--force"),
+        ("fit data.npy -o folder", "directory"),
+        ("fit data.npy -o folder --force", "directory"),
+        ("transform model.npz data.npy -o folder", "directory"),
+        ("demo -o folder", "directory"),
+        ("fit data.npy -o nowhere/new.npz", "nowhere"),
+        ("transform model.npz data.npy -o nowhere/codes.npy", "nowhere"),
+        ("demo -o nowhere/page.html", "nowhere"),
+        ("fit data.npy -o taken/new.npz", "taken"),
+        ("fit data.npy -o data.npy --force", "also an input"),
+        ("transform model.npz data.npy -o ./model.npz --force", "also an input"),
+        # data
+        ("fit missing.npy -o new.npz", "missing.npy"),
+        ("transform model.npz missing.npy -o codes.npy", "missing.npy"),
+        ("fit folder -o new.npz", "folder"),
+        ("fit words.txt -o new.npz", "not a .npy file"),
+        ("fit archive.npz -o new.npz", "archive"),
+        ("fit nothing.npy -o new.npz", "not a .npy file"),
+        ("fit cut.npy -o new.npz", "cut.npy"),
+        ("fit header.npy -o new.npz", "header.npy"),
+        ("fit pickled.npy -o new.npz", "pickled.npy"),
+        ("fit text.npy -o new.npz", "real numbers"),
+        ("fit complex.npy -o new.npz", "real numbers"),
+        ("fit flat.npy -o new.npz", "(1500,)"),
+        ("fit empty.npy -o new.npz", "0 sample"),
+        ("fit nan.npy -o new.npz", "NaN"),
+        ("transform model.npz nan.npy -o codes.npy", "NaN"),
+        ("transform model.npz narrow.npy -o codes.npy", "4 features"),
+        # parameters
+        (f"{FIT} --p 2", "'p'"),
+        (f"{FIT} --p nan", "'p'"),
+        (f"{FIT} --p three", "'--p'"),
+        (f"{FIT} --n-components 7", "exceeds n_features=6"),
+        (f"{FIT} --n-components 0", "n_components"),
+        (f"{FIT} --max-iter 0", "max_iter"),
+        (f"{FIT} --tol -1", "tol"),
+        (f"{FIT} --n-init 0", "n_init"),
+        (f"{FIT} --seed -1", "random_state"),
+        (f"{CODE} --algorithm lasso", "lasso"),
+        (f"{CODE} --algorithm threshold", "alpha"),
+        (f"{CODE} --algorithm threshold --alpha -1", "--alpha"),
+        (f"{CODE} --algorithm threshold --alpha nan", "--alpha"),
+        (f"{CODE} --alpha 1", "--alpha"),
+        (f"{CODE} --n-nonzero 2", "--n-nonzero"),
+        (f"{CODE} --algorithm omp --n-nonzero 0", "--n-nonzero"),
+        (f"{CODE} --algorithm omp --n-nonzero 7", "6 atoms"),
+        # models
+        ("info missing.npz", "missing.npz"),
+        ("info folder", "folder"),
+        ("info cut.npz", "cut.npz"),
+        ("info damaged.npz", "damaged.npz"),
+        ("info archive.npz", "archive.npz"),
+        ("info words.txt", "words.txt"),
+        ("info nothing.npy", "nothing.npy"),
+        ("transform damaged.npz data.npy -o codes.npy", "damaged.npz"),
+        ("transform data.npy data.npy -o codes.npy", "data.npy"),
+        # usage
+        ("fit data.npy", "-o"),
+        ("fit -o new.npz", "DATA.npy"),
+        ("transform model.npz -o codes.npy", "DATA.npy"),
+        ("info", "MODEL.npz"),
+        (f"{FIT} --speed 9", "--speed"),
+        (f"{FIT} more", "more"),
+        (f"{FIT} --p", "--p"),
+        ("learn", "learn"),
+        ("--colour", "--colour"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(ask, files, samples, command, says):
+    broken_files(files, samples)
+    before = names_here()
+    answer = ask(*command.split())
+    assert is_one_clear_line(answer), answer
+    assert says in answer.err
+    assert names_here() == before, "a mistake leaves no files behind"
+
+
+@pytest.mark.parametrize("command", ["fit {} -o new.npz", "transform model.npz {} -o codes.npy", "info {}"])
+def test_a_file_that_may_not_be_read(ask, files, monkeypatch, command):
+    secret = files / "secret"
+    secret.write_bytes((files / "data.npy").read_bytes())
+    secret.chmod(0)
+    if os.geteuid() == 0:  # who may read everything
+        _forbid(monkeypatch, secret)
+    answer = ask(*command.format("secret").split())
+    assert is_one_clear_line(answer), answer
+    assert "secret: Permission denied" in answer.err
+
+
+def _forbid(monkeypatch, path):
+    import io  # noqa: PLC0415
+
+    really_open = io.open
+
+    def guarded(file, *args, **kwargs):
+        if not isinstance(file, int) and Path(os.fsdecode(file)).name == path.name:
+            raise PermissionError(13, "Permission denied", str(file))
+        return really_open(file, *args, **kwargs)
+
+    monkeypatch.setattr("io.open", guarded)
+    monkeypatch.setattr("builtins.open", guarded)
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder where even root cannot write")
+@pytest.mark.parametrize("command", ["fit data.npy -o", "transform model.npz data.npy -o", "demo -o"])
+def test_a_folder_that_cannot_be_written_is_found_before_the_work(ask, files, monkeypatch, command):
+    monkeypatch.setattr(LpDictionaryLearning, "fit", _never)
+    monkeypatch.setattr(LpDictionaryLearning, "transform", _never)
+    answer = ask(*command.split(), "/proc/self/out")
+    assert is_one_clear_line(answer), answer
+    assert "/proc/self/out cannot be written" in answer.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(ask, files):
+    closed = files / "closed"
+    closed.mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
+    answer = ask("fit", "data.npy", "-o", "closed/new.npz")
+    assert is_one_clear_line(answer), answer
+    assert "Permission denied" in answer.err
+
+
+def _never(*_args, **_kwargs):
+    raise AssertionError("the work was started")
+
+
+@pytest.mark.parametrize("command", ["fit data.npy -o taken", "transform model.npz data.npy -o taken", "demo -o taken"])
+def test_the_output_is_checked_before_the_work(ask, files, monkeypatch, command):
+    (files / "taken").touch()
+    monkeypatch.setattr(LpDictionaryLearning, "fit", _never)
+    monkeypatch.setattr(LpDictionaryLearning, "transform", _never)
+    assert is_one_clear_line(ask(*command.split()))
+
+
+def test_demo_says_how_to_get_what_it_needs(ask, monkeypatch):
+    really_find = importlib.util.find_spec
+    missing = ("matplotlib", "jinja2")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else really_find(name))
+    answer = ask("demo")
+    assert is_one_clear_line(answer), answer
+    assert "matplotlib and jinja2: pip install 'elldict[demo]'" in answer.err
+
+
+def test_ctrl_c(ask, files, monkeypatch):
+    def interrupt(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LpDictionaryLearning, "fit", interrupt)
+    answer = ask(*FIT.split())
+    assert answer == Answer(130, "", "elldict: interrupted.\n")
+    assert not Path("new.npz").exists()
+
+
+def test_an_interrupted_write_leaves_the_old_codes(ask, files, monkeypatch):
+    def interrupt(stream, *_args, **_kwargs):
+        stream.write(b"half")
+        raise KeyboardInterrupt
+
+    Path("codes.npy").write_bytes(b"old")
+    monkeypatch.setattr(np, "save", interrupt)
+    assert ask(*CODE.split(), "--force").code == 130
+    assert Path("codes.npy").read_bytes() == b"old"
+    assert names_here() == ["codes.npy", "data.npy", "model.npz"]
+
+
+def test_a_fault_of_ours_is_not_called_a_mistake(ask, files, monkeypatch):
+    def fault(*_args, **_kwargs):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(LpDictionaryLearning, "fit", fault)
+    with pytest.raises(RuntimeError, match="a bug"):
+        ask(*FIT.split())
+
+
+def test_the_installed_command(files):
+    """The same from outside: exit code, and nothing but one line on standard error."""
+    command = "from elldict.cli import main; main()"
+    mistake = subprocess.run(
+        [sys.executable, "-W", "error", "-c", command, "fit", "data.npy", "-o", "model.npz"],
+        cwd=files,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert is_one_clear_line(Answer(mistake.returncode, mistake.stdout, mistake.stderr)), mistake
+
+
+def test_the_library_does_not_import_the_command_line():
+    unwanted = {"typer", "matplotlib", "jinja2", "elldict.cli", "elldict.pages"}  # scikit-learn itself imports rich
+    check = f"import elldict, sys; print(sorted({unwanted} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

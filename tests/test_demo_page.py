@@ -1,0 +1,251 @@
+"""The demo: its numbers are right, and its page shows them and loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import re
+import warnings
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+from elldict import cli
+from elldict.pages import demo as demo_module
+from elldict.pages.demo import FULL, QUICK, Demo, compute_demo
+from elldict.pages.digits import EXPECTED_WARNINGS, DigitsSetting, Split, _listening, keep_largest
+from elldict.pages.picture import draw_picture
+from elldict.pages.render import render_page, tenth_above
+
+VOID = {"meta", "img", "br", "source", "link", "input", "hr"}
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Page(HTMLParser):
+    """Elements of a page, in order, each with the text inside; raises if tags do not nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[list[str]] = []
+        self._open: list[int] = []
+        self.feed(text)
+        self.close()
+        assert not self._open, f"not closed: {[self.elements[i][0] for i in self._open]}"
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.texts.append([])
+        if tag not in VOID:
+            self._open.append(len(self.elements) - 1)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.texts.append([])
+
+    def handle_endtag(self, tag):
+        assert self._open, f"</{tag}> closes nothing"
+        opened = self.elements[self._open.pop()][0]
+        assert opened == tag, f"</{tag}> closes <{opened}>"
+
+    def handle_data(self, data):
+        for number in self._open:
+            self.texts[number].append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def text_of(self, tag: str) -> list[str]:
+        return ["".join(text).strip() for (name, _), text in zip(self.elements, self.texts, strict=True) if name == tag]
+
+
+@pytest.fixture(scope="module")
+def told() -> list[tuple[str, float]]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def results(told) -> Demo:
+    return compute_demo(QUICK, lambda doing, share: told.append((doing, share)))
+
+
+@pytest.fixture(scope="module")
+def html(results) -> str:
+    return render_page(results)
+
+
+@pytest.fixture(scope="module")
+def page(html) -> Page:
+    return Page(html)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_search_starts_far_from_the_truth_and_ends_where_theory_says(results):
+    for row in results.recoveries:
+        assert row.errors[0] > 0.8, "the start knows the answer"
+        assert row.errors[-1] == row.error
+        assert len(row.errors) == row.n_iter + 1
+        assert row.error == pytest.approx(row.expected_error, rel=0.25)
+    errors = [row.error for row in results.recoveries]
+    assert errors == sorted(errors), "a smaller p is more accurate"
+
+
+def test_overlaps_end_as_a_diagonal(results):
+    overlaps = results.best.overlaps
+    n = results.setting.n_features
+    assert overlaps.shape[1:] == (n, n)
+    np.testing.assert_allclose(overlaps[-1], np.eye(n), atol=0.1)
+    assert np.abs(overlaps[0] - np.eye(n)).max() > 0.5
+    np.testing.assert_allclose(np.sum(overlaps**2, axis=2), 1, atol=1e-4, err_msg="both bases are orthonormal")
+
+
+def test_the_numbers_of_the_paper_belong_to_its_setting_alone():
+    assert FULL.hidden.paper_error(3.0) == pytest.approx(0.00094)
+    assert replace(FULL.hidden, n_samples=20_000).paper_error(3.0) is None
+    assert QUICK.hidden.paper_error(3.0) is None
+
+
+def test_digits_are_rebuilt_better_by_freer_choices(results):
+    first, pca, l4, l3, white = (way.error for way in results.digits.ways)
+    assert first > pca > l4 > l3 > white > 0
+
+
+def test_no_image_is_both_learned_from_and_rebuilt(results):
+    split = Split.of(QUICK.digits)
+    assert len(split.train) + len(split.test) == 1797
+    assert len(split.test) == results.digits.n_test
+    train = {image.tobytes() for image in split.train}
+    assert not train & {image.tobytes() for image in split.test}
+
+
+def test_an_error_is_the_share_of_the_variation_that_is_lost():
+    split = Split.of(DigitsSetting(n_train=1000, max_iter=1, tol=1.0, seed=1))
+    mean = np.broadcast_to(split.train.mean(axis=0), split.test.shape)
+    assert split.way("", "", mean, learned=False).error == pytest.approx(1)
+    assert split.way("", "", (mean + split.test) / 2, learned=False).error == pytest.approx(1 / 4)
+
+
+def test_keep_largest():
+    codes = np.array([[1.0, -3, 2], [0, 0.5, -0.1]])
+    np.testing.assert_array_equal(keep_largest(codes, 1), [[0, -3, 0], [0, 0.5, 0]])
+
+
+def test_expected_warnings_are_written_down_and_others_passed_on(results, recwarn):
+    heard = {}
+    with _listening(heard, "a fit"):
+        warnings.warn("expected", EXPECTED_WARNINGS[0], stacklevel=1)
+        warnings.warn("another", RuntimeWarning, stacklevel=1)
+    assert [str(warning.message) for warning in recwarn] == ["another"]
+    assert heard == {(EXPECTED_WARNINGS[0].__name__, "expected"): ["a fit"]}
+    assert {"RankWarning", "NotWhiteWarning"} <= {notice.category for notice in results.digits.notices}
+
+
+def test_progress_never_goes_back_and_ends_at_one(results, told):
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1)
+    assert len({doing for doing, _ in told}) >= 5
+
+
+# --- page -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_holds_the_computed_numbers(html, results):
+    table = re.search(r'<table id="recovery">.*?</table>', html, re.DOTALL).group()
+    rows = [Page(row).text_of("td") for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
+    assert len(rows) == len(results.recoveries)
+    for (measured, theory, paper, n_iter, seconds), row in zip(rows, results.recoveries, strict=True):
+        assert measured == f"{100 * row.error:.3f}\u202f%"
+        assert theory == f"{100 * row.expected_error:.3f}\u202f%"
+        assert paper == "\u2013"
+        assert n_iter == str(row.n_iter)
+        assert float(seconds) == pytest.approx(row.seconds, abs=0.006)
+
+
+def test_every_figure_is_there_with_a_caption(page, results):
+    n_pictures = 4 + 2 + 1 + len(results.digits.ways)  # film, atoms, originals and rebuilt digits
+    assert len(page.all("img")) == len(page.all("source")) == n_pictures
+    assert all(image["alt"] for image in page.all("img"))
+    sources = [image["src"] for image in page.all("img")] + [source["srcset"] for source in page.all("source")]
+    prefix = "data:image/png;base64,"
+    assert all(base64.b64decode(source.removeprefix(prefix), validate=True).startswith(PNG) for source in sources)
+    assert len(set(sources)) == len(sources), "each picture differs, and differs between light and dark"
+    assert [svg["role"] for svg in page.all("svg")] == ["img", "img"]
+    assert len(page.text_of("figure")) == len(page.text_of("figcaption")) == 6
+    assert all(len(caption) > 80 for caption in page.text_of("figcaption"))
+
+
+def test_the_page_loads_nothing(html, page):
+    loaded = {"src", "srcset", "href", "xlink:href", "poster", "data", "action"}
+    values = [(name, value) for _, attrs in page.elements for name, value in attrs.items() if name in loaded]
+    assert values
+    assert all(value.startswith(("data:image/png", "#")) for _, value in values)
+    assert all(target.startswith("#") for target in re.findall(r"url\(\s*['\"]?([^)]*)", html))
+    assert not {"script", "link", "iframe", "object", "embed"} & {name for name, _ in page.elements}
+    assert "@import" not in html
+    assert "@font-face" not in html
+
+
+def test_curves_take_their_colours_from_the_page(html):
+    drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    for drawing in drawings:
+        assert {f"var(--curve-{number})" for number in range(3)} <= set(re.findall(r"var\(--[a-z0-9-]+\)", drawing))
+        assert "#0000" not in drawing, "a stand-in colour was left"
+    first, second = (set(re.findall(r' id="([^"]+)"', drawing)) for drawing in drawings)
+    assert not {
+        name
+        for name in first & second
+        if not name.startswith(("figure", "axes", "patch", "line", "text", "matplotlib", "xtick", "ytick"))
+    }
+
+
+def test_the_page_names_its_numbers_and_its_making(html, page, results):
+    text = " ".join("".join(page.texts[0]).split())
+    for way in results.digits.ways:
+        assert f"{100 * way.error:.1f} %" in text
+    for notice in results.digits.notices:
+        assert notice.category in text
+        assert " ".join(notice.message.split()) in text
+    machine = results.machine
+    for fact in ("elldict demo --quick", machine.elldict, machine.python, machine.numpy, machine.system):
+        assert fact in text
+    assert not re.search(r"/(home|root|tmp|usr|work)/", html), "an absolute path"
+
+
+def test_what_is_within_is_within():
+    assert [tenth_above(x) for x in (1.501, 1.5, 1.59)] == ["1.6", "1.5", "1.6"]
+
+
+def test_the_picture_is_a_white_png_of_1400_pixels(results):
+    png = draw_picture(results)
+    assert png.startswith(PNG)
+    assert int.from_bytes(png[16:20]) == 1400
+    assert len(png) < 400_000
+
+
+def test_the_command_writes_the_page_and_prints_the_table(results, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo_module, "compute_demo", lambda size, report: _told(report, results, size))
+    assert cli.run(["demo", "--quick", "--picture", "demo.png"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for row in results.recoveries:
+        assert f"{100 * row.error:.3f}" in out
+        assert f"{100 * row.expected_error:.3f}" in out
+    assert Path("elldict-demo.html").read_text(encoding="utf-8") == render_page(results)
+    assert Path("demo.png").read_bytes().startswith(PNG)
+    assert cli.run(["demo", "--quick"]) == 2, "it is there already"
+    assert cli.run(["demo", "--quick", "--force"]) == 0
+
+
+def _told(report, results, size):
+    assert size is QUICK
+    report("drawing", 1.0)
+    return results
