@@ -1,5 +1,34 @@
 """Closed forms: moments in, numbers out. At the bottom of the house, so that everyone may ask it."""
 
-from elldict.theory.accuracy import expected_error, gaussian_moment
+from elldict.theory.accuracy import cramer_rao_bound, expected_error, gaussian_moment
+from elldict.theory.bounds import noise_gap, recovery_constant, samples_needed, sharpness_constant
+from elldict.theory.population import (
+    convergence_factor,
+    expected_power,
+    first_stage_bound,
+    growth_rates,
+    population_gradient,
+    population_objective,
+    population_step,
+    signal_ratio,
+    signal_ratios,
+)
 
-__all__ = ["expected_error", "gaussian_moment"]
+__all__ = [
+    "convergence_factor",
+    "cramer_rao_bound",
+    "expected_error",
+    "expected_power",
+    "first_stage_bound",
+    "gaussian_moment",
+    "growth_rates",
+    "noise_gap",
+    "population_gradient",
+    "population_objective",
+    "population_step",
+    "recovery_constant",
+    "samples_needed",
+    "sharpness_constant",
+    "signal_ratio",
+    "signal_ratios",
+]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import quad
 from scipy.special import gamma
 
-__all__ = ["expected_error", "gaussian_moment"]
+Vector = NDArray[np.float64]
+
+__all__ = ["cramer_rao_bound", "expected_error", "gaussian_moment"]
 
 
 def gaussian_moment(order: float) -> float:
@@ -28,6 +35,8 @@ def gaussian_moment(order: float) -> float:
     >>> round(gaussian_moment(4), 12)
     3.0
     """
+    if not order >= 0:
+        raise ValueError(f"order={order!r}: expected a number >= 0.")
     return float(2 ** (order / 2) * gamma((order + 1) / 2) / math.sqrt(math.pi))
 
 
@@ -95,6 +104,115 @@ def expected_error(
     return error
 
 
+def cramer_rao_bound(*, n_features: int, n_samples: int, density: float, noise_std: float) -> float:
+    """Smallest error that any unbiased method can leave on Bernoulli-Gaussian data with Gaussian noise.
+
+    The error is the one of :func:`elldict.metrics.recovery_error`, so that the bound stands beside it in a table.
+
+    Parameters
+    ----------
+    n_features : int
+        Size n of a signal, and number of atoms.
+    n_samples : int
+        Number r of signals.
+    density : float
+        Probability theta that a code is not zero, in (0, 1).
+    noise_std : float
+        Standard deviation sigma of the noise, relative to an active code.
+
+    Returns
+    -------
+    float
+        (n-1) / (r (I v - 1)), with v the variance of a noisy code and I the Fisher information of its location; 0
+        without noise, where the dictionary can be found exactly.
+
+    Examples
+    --------
+    >>> from elldict.theory import cramer_rao_bound
+    >>> round(100 * cramer_rao_bound(n_features=32, n_samples=10_000, density=0.3, noise_std=0.4), 4)
+    0.5417
+    """
+    _check_setting(3, n_features, n_samples, density, noise_std, n_features)
+    if noise_std == 0:
+        return 0.0
+    variance = density + noise_std**2
+    information = _location_information(density, noise_std)
+    return (n_features - 1) / (n_samples * (information * variance - 1))
+
+
+def _location_information(density: float, noise_std: float) -> float:
+    """E[(q'/q)^2] of the density q of a noisy code, by quadrature."""
+    wide, narrow = 1 + noise_std**2, noise_std**2
+
+    def integrand(s: float) -> float:
+        active = density * math.exp(-0.5 * s * s / wide) / math.sqrt(2 * math.pi * wide)
+        idle = (1 - density) * math.exp(-0.5 * s * s / narrow) / math.sqrt(2 * math.pi * narrow)
+        q = active + idle
+        return (s * (active / wide + idle / narrow)) ** 2 / q if q > 0 else 0.0
+
+    # the integrand has features of the width of the noise around zero and of order one beyond
+    edges = [0.0, 2 * noise_std, 6 * noise_std, 12 * noise_std, 12 * noise_std + 12]
+    parts = (quad(integrand, a, b, epsrel=1e-10, limit=200)[0] for a, b in itertools.pairwise(edges))
+    return 2 * float(sum(parts))
+
+
+@dataclass(frozen=True)
+class CodeMoments:
+    """Moments of the codes of m atoms under a contrast with derivative g.
+
+    Attributes
+    ----------
+    gz, g2, slope, z2 : ndarray of shape (m,)
+        E g(z) z, E g(z)^2, E g'(z) and E z^2, for each atom.
+    """
+
+    gz: Vector
+    g2: Vector
+    slope: Vector
+    z2: Vector
+
+    def curvatures(self) -> NDArray[np.float64]:
+        """h_ij (m, m): second derivative of the objective by the angle between two atoms; a maximum needs h > 0."""
+        crossed = np.outer(self.slope, self.z2)
+        return np.asarray(self.gz[:, None] + self.gz[None, :] - crossed - crossed.T)
+
+    def angle_variances(self, n_samples: float) -> NDArray[np.float64]:
+        """Variance (m, m) of the angle between each two atoms; infinite where the objective has no maximum."""
+        return self.angle_covariances(self, self.g2, n_samples)
+
+    def angle_covariances(self, other: CodeMoments, cross: Vector, n_samples: float) -> NDArray[np.float64]:
+        """Covariance (m, m) of the angles under two contrasts; `cross` is E g(z) g_other(z) for each atom."""
+        noise = np.outer(cross, self.z2)
+        signal = np.outer(self.gz, other.gz)
+        h1, h2 = self.curvatures(), other.curvatures()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = (noise + noise.T - signal - signal.T) / (n_samples * h1 * h2)
+        variance = np.where((h1 > 0) & (h2 > 0), variance, np.inf)
+        np.fill_diagonal(variance, 0.0)
+        return np.asarray(variance)
+
+
+def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, unsought_variance: float = 0.0) -> Vector:
+    """First-order error of each atom, from the moments of its codes: twice the sum of the variances of its angles.
+
+    `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well.
+    """
+    within = np.sum(np.maximum(moments.angle_variances(n_samples), 0.0), axis=1)
+    margin = moments.gz - unsought_variance * moments.slope
+    with np.errstate(divide="ignore", invalid="ignore"):
+        outside = n_unsought * unsought_variance * moments.g2 / (n_samples * margin**2)
+    return np.asarray(2 * (within + np.where(margin > 0, outside, np.inf if n_unsought else 0.0)))
+
+
+def with_small_sample_correction(errors: Vector, n_features: int, n_samples: float) -> Vector:
+    """Error bars from fitted codes are too small when samples are few, because the fit has seen its own noise.
+
+    The mean error b becomes b (1 + 3 n/r + 3 b), and each atom's in proportion.
+    """
+    mean = float(np.mean(errors))
+    return np.minimum(errors * (1 + 3 * n_features / n_samples + 3 * min(mean, 1.0)), 1.0)
+
+
 def _first_order_error(p: float, n: int, r: int, density: float, noise_std: float, m: int) -> float:
     def moment(order: float) -> float:
         active = density * float((1 + noise_std**2) ** (order / 2))
@@ -108,14 +226,16 @@ def _first_order_error(p: float, n: int, r: int, density: float, noise_std: floa
 
 
 def _check_setting(p: float, n: int, r: int, density: float, noise_std: float, m: int) -> None:
-    if not 2 < p < math.inf:
-        raise ValueError(f"p={p!r}: expected a finite number above 2.")
+    if not 2 < p <= 60:
+        raise ValueError(f"p={p!r}: expected a number above 2 and at most 60.")
+    if int(m) != m or int(n) != n:
+        raise ValueError(f"n_features={n!r}, n_components={m!r}: expected whole numbers.")
     if not (n >= 2 and r >= 1 and 1 <= m <= n):
         raise ValueError(
             f"n_features={n}, n_samples={r}, n_components={m}: expected n_features >= 2, n_samples >= 1 and "
             "1 <= n_components <= n_features."
         )
-    if not 0 < density < 1:
+    if not 1e-9 <= density < 1:
         raise ValueError(f"density={density!r}: expected a probability above 0 and below 1 (at 1 codes are Gaussian).")
-    if not 0 <= noise_std < math.inf:
-        raise ValueError(f"noise_std={noise_std!r}: expected a finite number >= 0.")
+    if not 0 <= noise_std <= 1e3:
+        raise ValueError(f"noise_std={noise_std!r}: expected a number between 0 and 1000, relative to an active code.")
