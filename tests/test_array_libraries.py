@@ -59,7 +59,6 @@ def test_one_pass_agrees_to_rounding(xp, easy, p):
         {"transform_algorithm": "omp", "transform_n_nonzero_coefs": 3, "whiten": True},
     ],
 )
-@pytest.mark.filterwarnings("ignore:Orthogonal matching pursuit ended prematurely:RuntimeWarning")
 def test_every_way_of_coding_works(xp, easy, how):
     X = easy[0]
     ours = LpDictionaryLearning(random_state=0, **how).fit(X)
@@ -121,6 +120,20 @@ def test_the_kind_of_array_is_told_apart():
     assert not is_foreign(np.ones(3))
     assert not is_foreign([1.0, 2.0])
     assert str(Space.of(np.ones(3))) == "numpy (cpu)"
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64"])
+def test_codes_of_another_precision_are_taken(xp, easy, kind):
+    model = LpDictionaryLearning(random_state=0).fit(xp.asarray(easy[0].copy()))
+    codes = np.arange(24).reshape(2, 12).astype(kind)
+    expected = codes @ to_numpy(model.components_)
+    np.testing.assert_allclose(to_numpy(model.inverse_transform(xp.asarray(codes))), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_codes_with_nan_are_refused(xp, easy):
+    model = LpDictionaryLearning(random_state=0).fit(xp.asarray(easy[0].copy()))
+    with pytest.raises(ValueError, match="NaN"):
+        model.inverse_transform(xp.asarray(np.full((2, 12), np.nan)))
 
 
 def test_torch_tensors_that_require_grad_are_only_read(easy):

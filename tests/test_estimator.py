@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.linalg
 from helpers import assert_same_atoms
 from sklearn.base import clone
 from sklearn.decomposition import sparse_encode
@@ -126,7 +127,7 @@ def model(easy):
     return LpDictionaryLearning(random_state=0).fit(easy[0])
 
 
-@pytest.mark.filterwarnings("ignore:Orthogonal matching pursuit ended prematurely:RuntimeWarning")  # exactly sparse
+@pytest.mark.filterwarnings("ignore:Orthogonal matching pursuit ended:RuntimeWarning")  # of scikit-learn's own answer
 class TestTransform:
     def test_threshold_shrinks(self, model, easy):
         linear = model.transform(easy[0])
@@ -223,6 +224,50 @@ def test_equal_seeds_do_not_start_a_fit_at_the_answer(easy):
 def test_parameters_set_after_the_fit_are_checked(model, easy):
     with pytest.raises(ValueError, match="transform_algorithm"):
         copy.copy(model).set_params(transform_algorithm="best").transform(easy[0])
+
+
+def test_omp_takes_no_more_codes_than_atoms_by_default():
+    X, _, _ = make_bernoulli_gaussian(3000, 40, density=0.1, random_state=0)
+    codes = LpDictionaryLearning(3, transform_algorithm="omp", random_state=0).fit_transform(X)
+    assert np.max(np.count_nonzero(codes, axis=1)) == 3
+
+
+def test_omp_follows_the_fit_and_not_a_parameter_set_later(easy):
+    model = LpDictionaryLearning(whiten=True, transform_algorithm="omp", random_state=0).fit(easy[0])
+    before = model.transform(easy[0])
+    np.testing.assert_array_equal(model.set_params(whiten=False).transform(easy[0]), before)
+
+
+def test_signs_do_not_hang_on_rounding_when_entries_are_equal():
+    """Atoms of a Hadamard matrix have entries of one size: the first decides, whatever rounding says."""
+    rng = np.random.default_rng(0)
+    codes = np.zeros((800, 8))
+    codes[np.arange(800), rng.integers(0, 8, 800)] = rng.choice([-2.0, -1.0, 1.0, 3.0], 800)
+    X = codes @ (scipy.linalg.hadamard(8) / np.sqrt(8))
+    one = LpDictionaryLearning(random_state=0).fit(X)
+    other = LpDictionaryLearning(random_state=1).fit(3.3 * X[::-1])
+    assert np.all(one.components_[:, 0] > 0)
+    assert np.all(other.components_[:, 0] > 0)
+
+
+def test_a_callback_that_cannot_be_called_is_refused(easy):
+    with pytest.raises(TypeError, match="callback is a str"):
+        LpDictionaryLearning().fit(easy[0], callback="stop")
+
+
+def test_a_failed_fit_leaves_the_estimator_as_it_was(easy):
+    model = LpDictionaryLearning(random_state=0).fit(easy[0])
+    bad = easy[0][:, :4].copy()
+    bad[3, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(bad)
+    assert model.n_features_in_ == 12
+    assert model.transform(easy[0]).shape == (4000, 12)
+
+
+def test_float32_with_a_mean_converges_as_float64_does(easy):
+    model = LpDictionaryLearning(p=2.5, center=True, random_state=0).fit((easy[0] + 40).astype("float32"))
+    assert model.n_iter_ < 100
 
 
 def test_an_interrupted_fit_leaves_the_estimator_as_it_was(easy):

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import stat
 import subprocess
 import sys
 import tracemalloc
@@ -113,6 +114,16 @@ MUTATIONS = {
     "wrong number of atoms": change_header(fitted__n_components_=5),
     "number of atoms a string": change_header(fitted__n_components_="many"),
     "missing attribute": change_header(fitted={}),
+    "infinite number of atoms": change_header(fitted__n_components_=float("inf")),
+    "fractional number of atoms": change_header(fitted__n_components_=12.7),
+    "objective a string": change_header(fitted__objective_="x"),
+    "passes null": change_header(fitted__n_passes_=None),
+    "converged a list": change_header(fitted__converged_=[1]),
+    "status of two lines": change_header(fitted__status_="fine\nelldict: all is well"),
+    "too few names": change_header(feature_names_in_=["a"]),
+    "names a string": change_header(feature_names_in_="abcdefghijkl"),
+    "array header cut": lambda m: m.update({"mean.npy": m["mean.npy"].replace(b"(12,)", b"(12, ")}),
+    "infinite history": lambda m: m.update({"history.npy": npy(np.full((3, 7), np.inf))}),
     "missing array": lambda m: m.pop("mean.npy"),
     "wrong shape": lambda m: m.update({"mean.npy": npy(np.zeros(5))}),
     "not numbers": lambda m: m.update({"mean.npy": npy(np.array(["a"] * 12))}),
@@ -218,6 +229,21 @@ def test_fault_27_a_full_disk_leaves_the_old_file(saved, model, monkeypatch):
         model.save(saved)
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_links_are_not_replaced_by_files(model, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="not a regular file"):
+        model.save(pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    target, link = tmp_path / "model.npz", tmp_path / "link.npz"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    model.save(link)
+    assert link.is_symlink()
+    elldict.load(target)
 
 
 def test_a_missing_file_is_a_missing_file(tmp_path):

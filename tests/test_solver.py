@@ -1,6 +1,7 @@
 """The solver does what the paper's Algorithm 2 says, and says what it did."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ from helpers import one_step, plain_power_step, prepared, run_from, sums_at
 
 from elldict.kernels.generic import FreshWork
 from elldict.kernels.host import BufferedWork
-from elldict.solver.contrasts import Lp, Needs, power
+from elldict.solver.contrasts import Lp, Needs, Terms, power
 from elldict.solver.loop import distance
 from elldict.solver.polar import polar, random_orthonormal
 from elldict.solver.stage import precision_for
+from elldict.solver.sums import measure
 
 
 @pytest.mark.parametrize("p", [2.2, 2.5, 3, 3.5, 4, 5, 6.7, 8, 20])
@@ -145,16 +147,44 @@ def test_fault_16_a_step_that_lowers_the_objective_is_replaced_by_the_plain_step
     assert history[-1].passes > len(history)  # looking at a rejected step is counted
 
 
+@pytest.mark.parametrize("by", ["max_iter", "callback"])
+def test_fault_16_the_last_step_is_not_trusted_unseen(easy, rng, by):
+    """A step that is not the power step and that no pass will look at is not taken."""
+    start = random_orthonormal(12, 12, rng)
+    away = random_orthonormal(12, 12, rng)
+    steps = []
+
+    def spoiled(sums, A):
+        steps.append(A)
+        return away if len(steps) == 8 else polar(sums.G)
+
+    how = {"max_iter": 8} if by == "max_iter" else {"callback": lambda it: it.iteration == 8}
+    solution, history = run_from(easy[0], start, step=spoiled, **how)
+    assert solution.objective == pytest.approx(history[-1].objective)
+
+
+def test_a_contrast_may_leave_its_value_to_the_product_of_g_and_z(easy):
+    @dataclass(frozen=True)
+    class Cubic:
+        def terms(self, Z, need, work, xp):
+            return Terms(g=Z * abs(Z), slope=2 * abs(Z))
+
+    samples, frame = prepared(easy[0])
+    one, two = (
+        measure(samples, frame, contrast, np.eye(12), Needs.MOMENTS, "float64").value for contrast in (Cubic(), Lp(3))
+    )
+    np.testing.assert_allclose(one, two)
+
+
 def test_distance_is_per_atom():
     assert distance(np.eye(4), -np.eye(4)) == pytest.approx(2.0)
 
 
 def test_precision_follows_the_size_of_the_codes():
-    kind = {"code_bound": 20.0, "offset_ratio": 0.0}
+    kind = {"code_bound": 20.0}
     assert precision_for(3, dtype="float32", **kind) == "float32"
     assert precision_for(60, dtype="float32", **kind) == "float64"
     assert precision_for(3, dtype="float64", **kind) == "float64"
-    assert precision_for(3, dtype="float32", code_bound=20.0, offset_ratio=1e4) == "float64"
     with pytest.raises(ValueError, match=r"p=300 is too large for these samples.*Use p <= 109"):
         precision_for(300, dtype="float64", **kind)
     assert math.isfinite(20.0 ** (2 * 109 - 2) * 1e8)

@@ -117,6 +117,8 @@ def demo(
     'elldict demo --picture docs/images/demo.png --force'.
     """
     _need("matplotlib", "jinja2")
+    if picture is not None and picture.resolve() == output.resolve():
+        raise MistakeError(f"page and picture are both {output}. Choose two names.")
     for path in [output] if picture is None else [output, picture]:
         check_output(path, force)
     from elldict.pages.demo import FULL, QUICK, compute_demo  # noqa: PLC0415

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from sklearn.linear_model import orthogonal_mp_gram
 
 from elldict.samples.base import Samples
-from elldict.space import Array, Space, to_numpy
+from elldict.space import Array, Space, real_dtype, to_numpy
 
 Rule = Callable[[Array, Any], Array]
 """From linear codes (b, m) of a tile, and their array namespace, to the codes wanted."""
@@ -63,7 +64,10 @@ class MatchingPursuit:
     k: int
 
     def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002, D102
-        codes = orthogonal_mp_gram(to_numpy(self.gram), to_numpy(Z).T, n_nonzero_coefs=self.k)
+        with warnings.catch_warnings():
+            # a sample that needs fewer atoms than allowed ends early, which is no fault of the dictionary
+            warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
+            codes = orthogonal_mp_gram(to_numpy(self.gram), to_numpy(Z).T, n_nonzero_coefs=self.k)
         scaled = codes.reshape(len(self.gram), -1).T / to_numpy(self.lengths)
         space = Space.of(Z)
         return space.asarray(scaled, str(to_numpy(Z).dtype))
@@ -92,7 +96,9 @@ def encode(samples: Samples, rows: Array, mean: Array, rule: Rule) -> Array:
 
 def decode(codes: Array, components: Array, mean: Array) -> Array:
     """Samples rebuilt from codes."""
-    return codes @ components + mean
+    space = Space.of(codes)
+    dtype = real_dtype(codes)
+    return codes @ space.asarray(components, dtype) + space.asarray(mean, dtype)
 
 
 def matching_pursuit(components: Array, k: int) -> tuple[Array, MatchingPursuit]:

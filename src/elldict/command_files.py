@@ -26,6 +26,8 @@ def check_output(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
     if not path.parent.is_dir():
         raise MistakeError(f"output folder {path.parent} does not exist. Create it first.")
     if path.exists():
+        if not path.is_file():
+            raise MistakeError(f"output {path} is not a regular file. Choose another name.")
         if any(given.exists() and path.samefile(given) for given in inputs):
             raise MistakeError(f"output {path} is also an input. Choose another name.")
         if not force:
@@ -63,6 +65,6 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 def _mapped(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OverflowError) as error:
+    except Exception as error:  # NumPy's parser of headers raises what it likes on damaged files
         raise MistakeError(f"{path} cannot be read: {error}") from error
     return array

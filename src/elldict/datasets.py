@@ -110,9 +110,10 @@ def _check_setting(
     for name, share in (("density", density), ("corruption_rate", corruption_rate)):
         if not 0 <= share <= 1:
             raise ValueError(f"{name}={share!r}: expected a probability between 0 and 1.")
-    if not noise_std >= 0:
-        raise ValueError(f"noise_std={noise_std!r}: expected a number >= 0.")
-    if not corruption >= 0:
-        raise ValueError(f"corruption={corruption!r}: expected a number >= 0.")
-    if not condition_number >= 1:
-        raise ValueError(f"condition_number={condition_number!r}: expected a number >= 1.")
+    for name, size, least in (
+        ("noise_std", noise_std, 0),
+        ("corruption", corruption, 0),
+        ("condition_number", condition_number, 1),
+    ):
+        if not least <= size < np.inf:
+            raise ValueError(f"{name}={size!r}: expected a finite number >= {least}.")

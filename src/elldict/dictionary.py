@@ -33,12 +33,26 @@ def canonical_dictionary(solution: Solution, frame: Frame, survey: Survey, n_com
     components, unmixing = frame.components(A), frame.unmixing(A)
     missing = n_components - len(A)
     if missing:
-        unused = survey.eigenvectors[:, survey.rank : survey.rank + missing].T
+        unused = _canonical_basis(survey.eigenvectors[:, survey.rank :])[:missing]
         components, unmixing = np.vstack([components, unused]), np.vstack([unmixing, unused])
     signs = _sign_of_largest(components)
     return Dictionary(signs * components, signs * unmixing, order)
 
 
+def _canonical_basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal rows, the same whatever basis of their span is given: the projected axes, one after another."""
+    rows: list[NDArray[np.float64]] = []
+    for axis in columns @ columns.T:
+        for row in rows * 2:  # twice is enough for orthogonality to rounding
+            axis = axis - row * (row @ axis)  # noqa: PLW2901
+        length = float(np.linalg.norm(axis))
+        if length > 1e-6 and len(rows) < columns.shape[1]:
+            rows.append(axis / length)
+    return np.array(rows)
+
+
 def _sign_of_largest(rows: NDArray[Any]) -> NDArray[Any]:
-    largest = np.argmax(np.abs(rows), axis=1)
-    return np.asarray(np.sign(rows[np.arange(len(rows)), largest])[:, None])
+    """Sign of the first entry that is as large as any; entries that differ by rounding alone count as equal."""
+    sizes = np.abs(rows)
+    first = np.argmax(sizes >= (1 - 1e-5) * np.max(sizes, axis=1, keepdims=True), axis=1)
+    return np.asarray(np.sign(rows[np.arange(len(rows)), first])[:, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,34 +20,41 @@ WHITE_ENOUGH = 10.0
 """Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
 
 
-def warn_of_samples(survey: Survey, *, center: bool, whiten: bool, stacklevel: int) -> None:
+def warn_of_samples(survey: Survey, *, whiten: bool, stacklevel: int) -> None:
     """Warn of samples from which an orthogonal dictionary cannot be learned as asked."""
+    for category, message in _doubts(survey, whiten=whiten):
+        warnings.warn(message, category, stacklevel=stacklevel + 1)
+
+
+def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], str]]:
     r, n, k = survey.n_samples, survey.n_features, survey.rank
     if r <= n:
-        warnings.warn(
+        yield (
+            NotIdentifiableWarning,
             f"X has {r} samples of {n} features: a dictionary is not identifiable from so few. Give at least a few "
             f"times n_features = {n} samples.",
-            NotIdentifiableWarning,
-            stacklevel=stacklevel,
         )
     elif k < n:
-        about = "the covariance" if center else "the second moment"
         remedy = "" if whiten else ", or set whiten=True to learn that many components"
-        warnings.warn(
-            f"X varies in {k} of {n} directions only (rank of {about}, relative to its largest eigenvalue). Atoms "
-            f"are learned there; any others asked for are filled up with directions in which X is zero. Drop constant "
-            f"or repeated features{remedy}.",
+        yield (
             RankWarning,
-            stacklevel=stacklevel,
+            f"X varies in {k} of {n} directions only; in the others it is zero, or smaller than rounding beside the "
+            "largest. Atoms are learned where it varies; any others asked for are filled up. Drop constant or repeated "
+            f"features and outliers, bring features to like units{remedy}.",
         )
     limit = WHITE_ENOUGH * chance.sampling_condition(r, k)
-    if not whiten and survey.condition_number > limit:
-        warnings.warn(
+    if not survey.centred and survey.mean_share > 1 + WHITE_ENOUGH * n / r:
+        yield (
+            NotWhiteWarning,
+            f"X is far from centred: the square of its mean is {survey.mean_share:.3g} times its variance in a "
+            "direction. Set center=True.",
+        )
+    elif not whiten and survey.condition_number > limit:
+        yield (
+            NotWhiteWarning,
             f"X is far from white: the condition number of its covariance is {survey.condition_number:.3g}, "
             f"expected {limit:.3g} at most. Set whiten=True, unless the dictionary is orthogonal and its atoms differ "
             "in strength.",
-            NotWhiteWarning,
-            stacklevel=stacklevel,
         )
 
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from elldict import coding, judging, model_file
 from elldict.dictionary import Dictionary, canonical_dictionary
 from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
-from elldict.samples.frame import Frame, code_bound, offset_ratio
+from elldict.samples.frame import Frame, code_bound
 from elldict.samples.survey import Survey, survey
 from elldict.solver.contrasts import Lp
 from elldict.solver.loop import Journal, solve
@@ -27,8 +27,15 @@ from elldict.solver.polar import random_orthonormal
 from elldict.solver.result import Callback
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
-from elldict.space import Array, Space, is_foreign
-from elldict.validation import check_n_components, check_rng, check_same_space, check_samples
+from elldict.space import Array, Space, to_numpy
+from elldict.validation import (
+    check_callback,
+    check_codes,
+    check_n_components,
+    check_rng,
+    check_same_space,
+    check_samples,
+)
 
 __all__ = ["LpDictionaryLearning", "load"]
 
@@ -67,7 +74,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     transform_alpha : float, default=None
         Threshold, in the units of the codes. Required by the two threshold algorithms.
     transform_n_nonzero_coefs : int, default=None
-        Codes that 'omp' keeps for each sample; None means a tenth of the features, at least one.
+        Codes that 'omp' keeps for each sample; None means a tenth of the features, at least one and at most all.
     random_state : int, RandomState instance, Generator or None, default=None
         Seed of the random starts.
     verbose : bool, default=False
@@ -92,7 +99,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, if X had them.
     objective_ : float
-        Mean of ``|code|**p`` over samples and atoms, for samples scaled to unit mean square.
+        Mean of ``|code|**p`` over samples and the atoms learned, for samples scaled to unit mean square over the
+        directions in which they vary.
     n_iter_ : int
         Iterations of the start that was kept.
     n_passes_ : float
@@ -134,10 +142,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         "center": ["boolean"],
         "whiten": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, np.inf, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "transform_algorithm": [StrOptions({"linear", "threshold", "hard_threshold", "omp"})],
-        "transform_alpha": [Interval(Real, 0, None, closed="left"), None],
+        "transform_alpha": [Interval(Real, 0, np.inf, closed="left"), None],
         "transform_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state", np.random.Generator],
         "verbose": ["verbose"],
@@ -194,18 +202,29 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         LpDictionaryLearning
             The estimator itself.
         """
+        check_callback(callback)
+        before = dict(vars(self))
+        try:
+            self._fit(X, callback)
+        except BaseException:  # an interrupted or failed fit leaves the estimator as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, callback: Callback | None) -> None:
+        """The road from samples to atoms."""
         samples = check_samples(self, X, fitting=True)
         with self._shown(callback) as shown:
             journal = Journal(shown)
             found = survey(samples, center=self.center, precise=self.whiten)
             journal.passes += 1
             m = check_n_components(self.n_components, found, whiten=self.whiten)
-            judging.warn_of_samples(found, center=self.center, whiten=self.whiten, stacklevel=4)
+            judging.warn_of_samples(found, whiten=self.whiten, stacklevel=5)
             frame = Frame.of(found, center=self.center, whiten=self.whiten)
             stages = [self._stage(found, frame, samples.dtype)]
             solution, history = solve(samples, frame, stages, self._starts(found, frame, m), journal)
         dictionary = canonical_dictionary(solution, frame, found, m)
-        judging.warn_of_solution(solution, dictionary.order, found, stacklevel=4)
+        judging.warn_of_solution(solution, dictionary.order, found, stacklevel=5)
         self._keep(dictionary, frame, samples.space, samples.dtype)
         self.objective_ = solution.objective
         self.n_iter_ = len(solution.iterations)
@@ -213,7 +232,6 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.converged_ = solution.converged
         self.status_ = solution.status
         self.history_ = history
-        return self
 
     def transform(self, X: Any) -> Array:
         """Codes of samples, by `transform_algorithm`.
@@ -249,13 +267,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             ``X @ components_ + mean_``.
         """
         check_is_fitted(self)
-        check_same_space(self, X, self.components_, "inverse_transform")
-        codes = X if is_foreign(X) else check_array(X, dtype=[np.float64, np.float32])
-        if codes.ndim != 2 or codes.shape[1] != self.n_components_:
-            raise ValueError(
-                f"Codes of shape {tuple(codes.shape)} given, expected (n_samples, n_components_={self.n_components_})."
-            )
-        return coding.decode(codes, self.components_, self.mean_)
+        return coding.decode(check_codes(self, X, self.components_), self.components_, self.mean_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that :func:`elldict.load` reads.
@@ -277,8 +289,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return progress_bar(f"l_{self.p:g}", self.tol, callback)
 
     def _stage(self, found: Survey, frame: Frame, dtype: str) -> Stage:
-        bound, offset = code_bound(found, frame), offset_ratio(found, frame)
-        precision = precision_for(self.p, dtype=dtype, code_bound=bound, offset_ratio=offset)
+        precision = precision_for(self.p, dtype=dtype, code_bound=code_bound(found, frame))
         return Stage(Lp(float(self.p)), power_step, precision, self.tol, self.max_iter)
 
     def _starts(self, found: Survey, frame: Frame, m: int) -> Iterator[NDArray[np.float64]]:
@@ -300,10 +311,13 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         if algorithm == "linear":
             return self.unmixing_, coding.keep
         if algorithm == "omp":
-            k = self.transform_n_nonzero_coefs or max(1, self.n_features_in_ // 10)
+            default = min(self.n_components_, max(1, self.n_features_in_ // 10))
+            k = self.transform_n_nonzero_coefs or default
             if k > self.n_components_:
                 raise ValueError(f"transform_n_nonzero_coefs={k} exceeds the {self.n_components_} atoms learned.")
-            return coding.matching_pursuit(self.components_, k) if self.whiten else (self.unmixing_, coding.Largest(k))
+            if np.array_equal(to_numpy(self.components_), to_numpy(self.unmixing_)):
+                return self.unmixing_, coding.Largest(k)
+            return coding.matching_pursuit(self.components_, k)
         if alpha is None:
             raise ValueError(
                 f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes."
@@ -360,5 +374,5 @@ def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
     header, arrays = model_file.read(path)
     try:
         return unpacked(LpDictionaryLearning, header, arrays)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise model_file.ModelFileError(f"{path} does not hold a fitted LpDictionaryLearning: {error}") from error

@@ -145,8 +145,10 @@ def sphere_error(atom: Array, dictionary: Array) -> float:
 
 
 def _checked_pair(components: Array, dictionary: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+    if any(np.iscomplexobj(to_numpy(array)) for array in (components, dictionary)):
+        raise ValueError("Complex atoms given, expected real ones.")
     A, D = (np.asarray(to_numpy(array), dtype=np.float64) for array in (components, dictionary))
-    if A.ndim != 2 or D.ndim != 2 or A.shape[1] != D.shape[1] or len(A) > len(D):
+    if A.ndim != 2 or D.ndim != 2 or A.shape[1] != D.shape[1] or not 1 <= len(A) <= len(D):
         raise ValueError(
             f"components of shape {A.shape} and dictionary of shape {D.shape}: expected (m, n) and (k, n) with k >= m. "
             "Atoms are rows."
@@ -158,5 +160,7 @@ def _checked_pair(components: Array, dictionary: Array) -> tuple[NDArray[Any], N
 
 
 def _unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
+    largest = np.max(np.abs(rows), axis=1, keepdims=True)
+    rows = rows / np.where(largest > 0, largest, 1.0)  # squares of rows of any length neither over- nor underflow then
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import astuple, fields
 from typing import Any, TypeVar, cast
 
@@ -14,7 +15,15 @@ from elldict.space import to_numpy
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
-SCALARS = ("n_components_", "n_features_in_", "objective_", "n_iter_", "n_passes_", "converged_", "status_")
+SCALARS: dict[str, type] = {
+    "n_components_": int,
+    "n_features_in_": int,
+    "objective_": float,
+    "n_iter_": int,
+    "n_passes_": float,
+    "converged_": bool,
+    "status_": str,
+}
 COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
 COUNTS = ("start", "stage", "iteration")
 
@@ -40,9 +49,9 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
         raise ValueError(f"it is a {header['class']!r}")
     model: Any = kind(**header["params"])
     model._validate_params()
-    for name in SCALARS:
-        setattr(model, name, header["fitted"][name])
-    m, n = int(model.n_components_), int(model.n_features_in_)
+    for name, expected in SCALARS.items():
+        setattr(model, name, _checked_scalar(name, header["fitted"][name], expected))
+    m, n = model.n_components_, model.n_features_in_
     for name, shape in {"components": (m, n), "unmixing": (m, n), "mean": (n,)}.items():
         array = arrays[name]
         if array.shape != shape or array.dtype.kind != "f" or not np.all(np.isfinite(array)):
@@ -51,8 +60,19 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
     rows = (dict(zip(header["history_columns"], row, strict=True)) for row in arrays["history"].tolist())
     model.history_ = tuple(_iteration(row) for row in rows)
     if "feature_names_in_" in header:
-        model.feature_names_in_ = np.array(header["feature_names_in_"], dtype=object)
+        names = header["feature_names_in_"]
+        if not (isinstance(names, list) and len(names) == n and all(isinstance(name, str) for name in names)):
+            raise ValueError(f"feature_names_in_ is not a list of {n} names")
+        model.feature_names_in_ = np.array(names, dtype=object)
     return cast(Model, model)
+
+
+def _checked_scalar(name: str, value: Any, expected: type) -> Any:
+    if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"{name} is {value!r}, expected a {expected.__name__}")
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError(f"{name} holds characters that cannot be printed")
+    return value
 
 
 def _iteration(row: dict[str, Any]) -> Iteration:

@@ -8,11 +8,12 @@ import array_api_compat
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
+from elldict.samples.base import find_misfit
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import Survey
-from elldict.space import Array, Space, detached, is_foreign
+from elldict.space import Array, Space, detached, is_foreign, real_dtype
 
 
 def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> MemorySamples:
@@ -25,6 +26,7 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> MemoryS
         _check_foreign(X, n_least=2 if fitting else 1)
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
         return MemorySamples(detached(X))
+    _refuse_masked(X)
     X = validate_data(
         estimator,
         X,
@@ -34,7 +36,34 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> MemoryS
         ensure_min_samples=2 if fitting else 1,
         ensure_min_features=2 if fitting else 1,
     )
-    return MemorySamples(np.asarray(X))
+    X = np.asarray(X)
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"X has dtype {X.dtype}, expected real numbers.")
+    return MemorySamples(X)
+
+
+def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Array:
+    """Return codes as an array of the kind of the fitted components, with as many columns as atoms."""
+    check_same_space(estimator, codes, components, "inverse_transform")
+    if is_foreign(codes):
+        _check_foreign(codes, n_least=1)
+        codes = Space.of(codes).asarray(detached(codes), real_dtype(codes))
+        if find_misfit(codes, Space.of(codes).xp) is not None:
+            raise ValueError("Codes hold NaN or infinity.")
+    else:
+        _refuse_masked(codes)
+        codes = check_array(codes, dtype=[np.float64, np.float32])
+    if codes.shape[1] != components.shape[0]:
+        raise ValueError(
+            f"Codes of shape {tuple(codes.shape)} given, expected (n_samples, n_components_={components.shape[0]})."
+        )
+    return codes
+
+
+def check_callback(callback: Any) -> None:
+    """Raise if the callback cannot be called."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback is a {type(callback).__name__}, expected a function of an Iteration.")
 
 
 def check_same_space(estimator: BaseEstimator, array: Array, fitted: Array, method: str) -> None:
@@ -73,6 +102,13 @@ def check_rng(random_state: Any, *, stream: int) -> np.random.Generator:
     if random_state is None or isinstance(random_state, (int, np.integer)):
         return np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(stream,)))
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def _refuse_masked(X: Any) -> None:
+    if np.ma.isMaskedArray(X) and np.ma.is_masked(X):
+        raise ValueError(
+            "X is a masked array with masked entries, which cannot be left out. Impute or drop them first."
+        )
 
 
 def _check_foreign(X: Array, n_least: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.space import Array, Space, to_numpy
 
@@ -54,6 +55,10 @@ class Samples(Protocol):
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
         """Put together what the kernel makes of every tile, a row a sample."""
+        ...
+
+    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Some samples, by sorted index, on the host."""
         ...
 
     def place(self, sample: int) -> str:

@@ -47,6 +47,11 @@ class Frame:
 
         return replace(self, mean=move(self.mean), inner=move(self.inner), outer=move(self.outer))
 
+    def inside(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Raw samples (b, n) as the solver sees them (b, k); for a few of them, on the host."""
+        centred = rows if self.mean is None else rows - self.mean
+        return self.unit * (centred if self.inner is None else centred @ self.inner.T)
+
     def outward(self, A: Array) -> Array:
         """Rows (m, n) that make codes of unit mean square from raw, centred samples."""
         return self.unit * (A if self.inner is None else A @ self.inner)
@@ -80,11 +85,6 @@ def code_bound(survey: Survey, frame: Frame) -> float:
     reach = (survey.peak + offset) / survey.rms
     stretch = 1.0 if frame.inner is None else float(np.linalg.norm(frame.inner, 2))
     return max(1.0, reach * stretch)
-
-
-def offset_ratio(survey: Survey, frame: Frame) -> float:
-    """Length of the mean relative to the root mean square: digits lost when it is subtracted."""
-    return 0.0 if frame.mean is None else float(np.max(np.abs(survey.mean))) * frame.unit
 
 
 def _rows_of_unit_length(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,8 +7,11 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from elldict.samples.base import Kernel, S, find_misfit, not_finite, rows_per_tile, tile_bounds
-from elldict.space import Array, Space, real_dtype
+from elldict.space import Array, Space, real_dtype, to_numpy
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,12 @@ class MemorySamples:
                 raise not_finite(self, replace(misfit, sample=start + misfit.sample))
             out[start:stop, :] = visit(tile)
         return out
+
+    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Some samples, by sorted index, on the host."""
+        xp = self.space.xp
+        chosen = xp.take(self.X, xp.asarray(index, device=self.space.device), axis=0)
+        return to_numpy(chosen).astype(np.float64)
 
     def place(self, sample: int) -> str:
         """Block of a sample."""

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from elldict.samples.base import Misfit, Samples, find_misfit, not_finite
 from elldict.space import Array, Space, to_numpy
 
+LARGEST_EXPONENT = {"float32": 110, "float64": 1000}
+"""Samples are taken while their largest value lies between 2**-this and 2**this; beyond, digits are lost."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -98,6 +101,7 @@ class Survey:
     mean: NDArray[np.float64]  # (n,), in the units of the data
     unit: float  # about the largest entry of the data, a power of two
     scatter: NDArray[np.float64]  # (n, n) mean of y y^T / unit^2 about the centre in use
+    centred: bool
     peak: float  # largest norm of a sample / unit
     rank_tolerance: float
 
@@ -127,6 +131,13 @@ class Survey:
         return float(self.eigenvalues[0] / self.eigenvalues[self.rank - 1])
 
     @property
+    def mean_share(self) -> float:
+        """Square of the mean, relative to the variance of a direction about it."""
+        squared = float(np.sum((self.mean / self.unit) ** 2))
+        about_mean = float(np.trace(self.scatter)) - (0.0 if self.centred else squared)
+        return math.inf if about_mean <= 0 else squared * self.rank / about_mean
+
+    @property
     def rms(self) -> float:
         """Root mean square of the data along the directions in which they vary, in units of `unit`."""
         return math.sqrt(float(np.sum(self.eigenvalues[: self.rank])) / self.rank)
@@ -154,6 +165,8 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
     if not np.any(scatter):
         found = "is the same in every sample" if center and np.any(spread.mean) else "is all zero"
         raise ValueError(f"X {found} ({samples.n_samples} samples): there is nothing to learn from it.")
+    if abs(spread.exponent) > LARGEST_EXPONENT[samples.dtype]:
+        raise _out_of_range(samples, spread.exponent)
     unit = math.ldexp(1.0, spread.exponent)
     return Survey(
         n_samples=samples.n_samples,
@@ -161,19 +174,23 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
         mean=spread.mean * unit,
         unit=unit,
         scatter=scatter,
+        centred=center,
         peak=spread.peak,
-        rank_tolerance=_rank_tolerance(samples.n_features, samples.dtype, precision),
+        rank_tolerance=_rank_tolerance(spread, scatter, samples.dtype, precision),
     )
 
 
-def _rank_tolerance(n_features: int, dtype: str, precision: str) -> float:
+def _rank_tolerance(spread: Spread, scatter: NDArray[np.float64], dtype: str, precision: str) -> float:
     """Variance, relative to the largest, that rounding alone can produce.
 
-    Rounding the data to their dtype leaves a standard deviation of eps; the sum of squares leaves a variance of
-    eps of the precision in which it was taken. Both grow with the number of features.
+    Rounding the data to their dtype leaves a standard deviation of eps times their size, the mean included; rounding
+    the sum of squares leaves a variance of eps of the precision in which it was taken. Both grow with the features.
     """
-    rounding_of_data = (n_features * float(np.finfo(dtype).eps)) ** 2
-    rounding_of_sum = 4 * n_features * float(np.finfo(precision).eps)
+    n = len(scatter)
+    largest = float(np.linalg.eigvalsh(scatter)[-1])
+    size = float(np.sum(spread.mean**2)) / largest
+    rounding_of_data = float(np.finfo(dtype).eps) ** 2 * (n**2 + 4 * size)
+    rounding_of_sum = 4 * n * float(np.finfo(precision).eps)
     return max(rounding_of_data, rounding_of_sum)
 
 
@@ -190,6 +207,14 @@ def _largest_exponent(precision: str) -> int:
 def _unusable(Y: Array, misfit: Misfit, precision: str) -> Spread:
     n = int(Y.shape[1])
     return Spread(int(Y.shape[0]), -_largest_exponent(precision), np.zeros(n), np.zeros((n, n)), 0.0, misfit)
+
+
+def _out_of_range(samples: Samples, exponent: int) -> ValueError:
+    limit = LARGEST_EXPONENT[samples.dtype]
+    return ValueError(
+        f"The largest value of X is about 1e{round(exponent * math.log10(2)):+d}: expected between 2**-{limit} and "
+        f"2**{limit} in {samples.dtype}. Change the units of X."
+    )
 
 
 def _float64(array: Array) -> NDArray[Any]:

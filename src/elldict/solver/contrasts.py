@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from elldict.kernels import Work
-from elldict.space import Array
+from elldict.kernels.generic import FreshWork
+from elldict.solver.code_model import CodeModel, logit_line
+from elldict.space import Array, Space
 
 
 class Needs(enum.Flag):
@@ -53,6 +58,59 @@ class Lp:
             return Terms(g=work.map(xp.multiply, weight, Z, into="weight"))
         g = work.map(xp.multiply, weight, Z, into="g")
         return Terms(g=g, slope=(self.p - 1) * weight, value=g * Z, extra={"magnitude": magnitude})
+
+
+@dataclass(frozen=True)
+class BernoulliGaussian:
+    """F = log q(z), the log-likelihood of codes that are zero or Gaussian, plus noise.
+
+    The linear part of its derivative is left out: it belongs to sum z^2, which no rotation changes. What remains, times
+    the variance of the noise, is g = E[x|z], the best guess of the code without noise. So a power step with this
+    contrast is a step of expectation maximisation.
+    """
+
+    model: CodeModel
+
+    def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
+        """Contrast of the codes Z (b, m)."""
+        offset, rate, kept, idle, precision = self._lines(Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1])
+        z2 = work.map(xp.multiply, Z, Z, into="square")
+        logit = work.map(xp.add, work.map(xp.multiply, z2, rate, into="logit"), offset, into="logit")
+        # exp of minus the magnitude cannot overflow, and gives both tails of the logistic function
+        small = xp.exp(-xp.abs(logit))
+        activity = xp.where(logit > 0, 1 / (1 + small), small / (1 + small))
+        gain = work.map(xp.multiply, activity, kept, into="gain")
+        g = work.map(xp.multiply, gain, Z, into="g")
+        soft = xp.where(logit > 0, logit, xp.zeros_like(logit)) + xp.log1p(small)
+        value = soft + idle - z2 * precision
+        if Needs.MOMENTS not in need:
+            return Terms(g=g, value=value)
+        slope = gain * (1 + 2 * rate * (1 - activity) * z2)
+        return Terms(g=g, slope=slope, value=value, extra={"gz": g * Z})
+
+    def _lines(self, space: Space, dtype: str) -> tuple[Array, ...]:
+        """What multiplies and shifts the codes of each atom, where the codes are."""
+        offset, rate = logit_line(self.model)
+        kept = self.model.power / (self.model.power + self.model.noise)
+        idle = np.log1p(-self.model.density) - 0.5 * math.log(2 * math.pi * self.model.noise)
+        vectors = (offset, rate, kept, idle, np.full_like(offset, 0.5 / self.model.noise))
+        return tuple(space.asarray(vector, dtype) for vector in vectors)
+
+
+@dataclass(frozen=True)
+class Both:
+    """One contrast, and beside it what a second one says of the same codes: for comparing two answers."""
+
+    first: Contrast
+    second: Contrast
+
+    def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
+        """Terms of the first contrast, with those of the second and the product of both g as extras."""
+        one = self.first.terms(Z, need, work, xp)
+        two = self.second.terms(Z, need, FreshWork(), xp)
+        beside = {f"beside_{name}": array for name, array in two.extra.items()}
+        beside |= {"cross": one.g * two.g, "beside_value": two.value, "beside_slope": two.slope}
+        return Terms(g=one.g, slope=one.slope, value=one.value, extra={**one.extra, **beside})
 
 
 def power(x: Array, exponent: float, work: Work, xp: Any, into: str) -> Array:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
-from elldict.solver.contrasts import Needs
+from elldict.solver.contrasts import Both, Contrast, Needs
 from elldict.solver.polar import polar
 from elldict.solver.result import Callback, Iteration, Solution
 from elldict.solver.stage import Stage
@@ -48,9 +48,9 @@ class Run:
     start: int = 0
     iterations: list[Iteration] = field(default_factory=list)
 
-    def look(self, A: Array, stage: Stage, need: Needs = Needs.GRADIENT) -> Sums:
+    def look(self, A: Array, contrast: Contrast, need: Needs, precision: str) -> Sums:
         """One counted pass over all samples."""
-        sums = measure(self.samples, self.frame, stage.contrast, A, need, stage.precision)
+        sums = measure(self.samples, self.frame, contrast, A, need, precision)
         self.journal.passes += 1
         if not math.isfinite(sums.objective):
             raise FloatingPointError(
@@ -76,10 +76,20 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Point:
+    """Where a run is: A, the contrast in use, and its sums there."""
+
+    A: Array
+    contrast: Contrast
+    sums: Sums
+
+
+@dataclass(frozen=True)
 class Halt:
     """Where a stage ended, and why."""
 
     A: Array
+    contrast: Contrast
     converged: bool
     stopped: bool
     status: str
@@ -92,7 +102,8 @@ def solve(
     best: Solution | None = None
     history: tuple[Iteration, ...] = ()
     for number, start in enumerate(starts):
-        solution = solve_from(start, Run(samples, frame.moved_to(samples.space), journal, number), stages)
+        run = Run(samples, frame.moved_to(samples.space), journal, number)
+        solution = solve_from(samples.space.asarray(polar(start), "float64"), run, stages)
         history += solution.iterations
         if best is None or solution.objective > best.objective:
             best = solution
@@ -102,43 +113,57 @@ def solve(
     return best, history
 
 
-def solve_from(start: NDArray[np.float64], run: Run, stages: Sequence[Stage]) -> Solution:
-    """Go through the stages from one start, and measure where it ends."""
-    halt = Halt(run.samples.space.asarray(polar(start), "float64"), converged=False, stopped=False, status="")
+def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | None = None) -> Solution:
+    """Go through the stages from A, and measure where it ends, with a second contrast `beside` the one maximised."""
     for number, stage in enumerate(stages):
-        halt = run_stage(run, number, stage, halt.A)
+        halt = run_stage(run, number, stage, A)
+        A = halt.A
         if halt.stopped:
             break
-    sums = run.look(halt.A, stages[-1], Needs.MOMENTS)
-    return Solution(halt.A, sums, tuple(run.iterations), halt.converged, halt.stopped, halt.status)
+    judged = halt.contrast if beside is None else Both(halt.contrast, beside)
+    sums = run.look(A, judged, Needs.MOMENTS, stage.precision)
+    return Solution(A, halt.contrast, sums, tuple(run.iterations), halt.converged, halt.stopped, halt.status)
 
 
 def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
-    sums = run.look(A, stage)
+    here = looked(run, stage, stage.contrast, A)
     step = math.inf
     for iteration in range(1, stage.max_iter + 1):
-        moved = stage.step(sums, A)
-        step = distance(moved, A)
-        stopped = run.record(number, sums, step, A)
+        moved = stage.step(here.sums, here.A)
+        step = distance(moved, here.A)
+        stopped = run.record(number, here.sums, step, here.A)
         if step <= stage.tol:
-            return Halt(moved, True, stopped, f"converged: step {step:.2g} <= tol {stage.tol:.2g}")
+            return Halt(moved, here.contrast, True, stopped, f"converged: step {step:.2g} <= tol {stage.tol:.2g}")
         if stopped:
-            return Halt(moved, False, True, f"stopped by the callback after iteration {iteration}, step {step:.2g}")
+            status = f"stopped by the callback after iteration {iteration}, step {step:.2g}"
+            return Halt(safest(stage, here, moved), here.contrast, False, True, status)
         if iteration < stage.max_iter:
-            moved, sums = guarded(run, stage, A, sums, moved)
-        A = moved
-    return Halt(A, False, False, f"max_iter: step {step:.2g} > tol {stage.tol:.2g} after {stage.max_iter} iterations")
+            here = guarded(run, stage, here, moved)
+    status = f"max_iter: step {step:.2g} > tol {stage.tol:.2g} after {stage.max_iter} iterations"
+    return Halt(safest(stage, here, moved), here.contrast, False, False, status)
 
 
-def guarded(run: Run, stage: Stage, A: Array, sums: Sums, moved: Array) -> tuple[Array, Sums]:
+def safest(stage: Stage, here: Point, moved: Array) -> Array:
+    """Where to stop when nobody will look at the last step: after it only if it cannot have lowered the objective."""
+    return moved if stage.step is power_step else here.A
+
+
+def looked(run: Run, stage: Stage, contrast: Contrast, A: Array) -> Point:
+    """The contrast fitted to A, if the stage fits it, and its sums."""
+    if stage.refit is not None:
+        contrast = stage.refit(contrast, A)
+    return Point(A, contrast, run.look(A, contrast, stage.need, stage.precision))
+
+
+def guarded(run: Run, stage: Stage, here: Point, moved: Array) -> Point:
     """Accept a step that does not lower the objective; otherwise take the plain step, which cannot."""
-    after = run.look(moved, stage)
-    floor = sums.objective - ROUNDING[stage.precision] * abs(sums.objective)
-    if after.objective >= floor or stage.step is power_step:
-        return moved, after
-    moved = power_step(sums, A)
-    return moved, run.look(moved, stage)
+    there = looked(run, stage, here.contrast, moved)
+    before = here.sums.objective
+    fall = before - there.sums.objective
+    if fall <= ROUNDING[stage.precision] * abs(before) + stage.slack or stage.step is power_step:
+        return there
+    return looked(run, stage, here.contrast, power_step(here.sums, here.A))
 
 
 def distance(A: Array, B: Array) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from elldict.solver.contrasts import Contrast
 from elldict.solver.sums import Sums
 from elldict.space import Array
 
@@ -61,6 +62,7 @@ class Solution:
     """Where one start ended."""
 
     A: Array  # (m, k), orthonormal rows, inside the frame
+    contrast: Contrast  # the one that A maximises
     sums: Sums  # value and moments at A, over all samples
     iterations: tuple[Iteration, ...]
     converged: bool

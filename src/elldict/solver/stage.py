@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from elldict.solver.contrasts import Contrast
+from elldict.solver.contrasts import Contrast, Needs
 from elldict.solver.steps import Step
+from elldict.space import Array
+
+Refit = Callable[[Contrast, Array], Contrast]
+"""From the contrast in use and A to the contrast that fits the codes at A."""
 
 
 @dataclass(frozen=True)
@@ -18,14 +23,17 @@ class Stage:
     precision: str  # of the products; sums are float64
     tol: float  # on the root mean square, over atoms, of the length of the step
     max_iter: int
+    need: Needs = Needs.GRADIENT
+    refit: Refit | None = None
+    slack: float = 0.0  # fall of the objective that a refit alone can cause
 
 
 SAFE_DIGITS = {"float32": 30, "float64": 280}
 """Powers of ten left for the largest term, g^2 = |z|^(2p-2): the range of the type, less what a sum needs."""
 
 
-def precision_for(p: float, *, dtype: str, code_bound: float, offset_ratio: float) -> str:
-    """Precision in which the contrast of codes of this size neither overflows nor drowns in rounding.
+def precision_for(p: float, *, dtype: str, code_bound: float) -> str:
+    """Precision in which the contrast of codes of this size does not overflow.
 
     Parameters
     ----------
@@ -35,11 +43,9 @@ def precision_for(p: float, *, dtype: str, code_bound: float, offset_ratio: floa
         Precision of the samples.
     code_bound : float
         Largest code possible, in units of the root mean square.
-    offset_ratio : float
-        Mean of the samples in the same units; subtracting it from float32 products costs as many digits.
     """
     digits = (2 * p - 2) * math.log10(code_bound)
-    if dtype == "float32" and digits <= SAFE_DIGITS["float32"] and offset_ratio <= 100:
+    if dtype == "float32" and digits <= SAFE_DIGITS["float32"]:
         return "float32"
     if digits <= SAFE_DIGITS["float64"]:
         return "float64"

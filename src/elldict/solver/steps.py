@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from elldict.solver.polar import polar
 from elldict.solver.sums import Sums
-from elldict.space import Array
+from elldict.space import Array, Space, total
 
 Step = Callable[[Sums, Array], Array]
 
@@ -17,3 +19,31 @@ def power_step(sums: Sums, A: Array) -> Array:  # noqa: ARG001
     The objective is convex, so it never falls.
     """
     return polar(sums.G)
+
+
+@dataclass(frozen=True)
+class PairwiseNewton:
+    """Newton's step for each pair of atoms by itself: near a maximum the pairs do not feel each other.
+
+    With C = E[g(Z) Z^T], turning atom i towards j by a small angle changes the objective by C_ij - C_ji to first order
+    and by -h_ij/2 to second, h_ij = C_ii + C_jj - v_j E g_i' - v_i E g_j'. Where h is small or negative, far from a
+    maximum, a share of C_ii + C_jj stands in for it.
+    """
+
+    least_curvature: float = 0.1
+    longest: float = 0.3  # on the root mean square angle
+
+    def __call__(self, sums: Sums, A: Array) -> Array:
+        """Move A (m, n) by the polar factor of I + X, X the antisymmetric matrix of angles."""
+        space = Space.of(A)
+        xp = space.xp
+        C = sums.G @ A.T / sums.weight
+        own, v, slope = xp.linalg.diagonal(C), sums.z2 / sums.weight, sums.slope / sums.weight
+        both = own[:, None] + own[None, :]
+        curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
+        angles = (C - C.T) / xp.maximum(curvature, self.least_curvature / 2 * both)
+        m = int(A.shape[0])
+        length = math.sqrt(total(angles * angles) / m)
+        if length > self.longest:
+            angles = angles * (self.longest / length)
+        return polar(xp.eye(m, dtype=A.dtype, device=space.device) + angles) @ A

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,10 +20,10 @@ class Sums:
 
     weight: float
     value: Array  # (m,)  sum F
-    G: Array | None = None  # (m, n)  sum g(z) y^T
-    slope: Array | None = None  # (m,)  sum F''
-    g2: Array | None = None  # (m,)  sum g^2
-    z2: Array | None = None  # (m,)  sum z^2
+    G: Array = None  # (m, n)  sum g(z) y^T
+    slope: Array = None  # (m,)  sum F''
+    g2: Array = None  # (m,)  sum g^2
+    z2: Array = None  # (m,)  sum z^2
     extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
 
     def __add__(self, other: Sums) -> Sums:
@@ -60,31 +61,35 @@ class SumKernel:
         """Return the function that sums one tile."""
         xp, dtype = space.xp, getattr(space.xp, self.precision)
         work = workspace(space)
-        B = space.asarray(self.B, "float64")
+        shrink = _power_of_two(self.unit, self.precision)
+        rest = self.unit / shrink
+        B = space.asarray(self.B, "float64") / shrink
         decode = xp.astype(B.T, dtype)
-        mean = None if self.mean is None else space.asarray(self.mean, "float64")
-        offset = None if mean is None else xp.astype(B @ mean, dtype)
+        mean = None if self.mean is None else space.asarray(self.mean, self.precision)
 
         def visit(Y: Array) -> Sums:
-            Y = xp.astype(Y, dtype, copy=False)
+            Y = prepared(xp.astype(Y, dtype, copy=False))
             Z = work.matmul(Y, decode, into="codes")
-            if offset is not None:
-                Z = work.map(xp.subtract, Z, offset, into="codes")
             terms = self.contrast.terms(Z, self.need, work, xp)
             G = gradient(terms.g, Y) if Needs.GRADIENT in self.need else None
             more = moments(terms, Z) if Needs.MOMENTS in self.need else {}
-            return Sums(weight=float(Y.shape[0]), value=value(terms, G), G=G, **more)
+            return Sums(weight=float(Y.shape[0]), value=value(terms, Z, G), G=G, **more)
 
-        def value(terms: Terms, G: Array) -> Array:
-            if terms.value is not None:
-                return column_sums(terms.value)
-            return xp.sum(G * (B / self.unit), axis=1)  # F = g z, and sum g z^T is G B^T up to the unit
+        def prepared(Y: Array) -> Array:
+            # centred here, not in the products: a large mean would cost them their digits
+            Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="samples")
+            return Y if shrink == 1 else work.map(xp.multiply, Y, shrink, into="samples")
 
         def gradient(g: Array, Y: Array) -> Array:
-            # float64 from here on: 10^7 float32 terms lose five digits otherwise. The unit keeps data of any
-            # scale, 1e300 included, from overflowing the sum.
-            G = xp.astype(work.matmul(g.T, Y, into="gradient"), xp.float64) * self.unit
-            return G if mean is None else G - column_sums(g)[:, None] * (mean * self.unit)
+            # float64 from here on: 10^7 float32 terms lose five digits otherwise
+            return xp.astype(work.matmul(g.T, Y, into="gradient"), xp.float64) * rest
+
+        def value(terms: Terms, Z: Array, G: Array) -> Array:
+            if terms.value is not None:
+                return column_sums(terms.value)
+            if G is None:
+                return column_sums(terms.g * Z)
+            return xp.sum(G * (B / rest), axis=1)  # F = g z, and sum g z^T is G B^T up to the unit
 
         def moments(terms: Terms, Z: Array) -> dict[str, Any]:
             return {
@@ -98,6 +103,12 @@ class SumKernel:
             return xp.sum(array, axis=0, dtype=xp.float64)
 
         return visit
+
+
+def _power_of_two(unit: float, precision: str) -> float:
+    """Factor that brings samples of extreme size near one, where products cannot overflow; 1 for all others."""
+    exponent = math.frexp(unit)[1]
+    return math.ldexp(1.0, exponent) if abs(exponent) > (40 if precision == "float32" else 300) else 1.0
 
 
 def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: Needs, precision: str) -> Sums:

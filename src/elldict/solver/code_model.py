@@ -1,0 +1,195 @@
+"""The law of one noisy code: zero or Gaussian, plus Gaussian noise; and its fit to codes at hand.
+
+A code is z = b x + e with b ~ Bernoulli(density), x ~ N(0, power), e ~ N(0, noise). Density and power differ from atom
+to atom; the noise is shared, because white noise is white in every orthonormal basis.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+BINS = 240
+SPAN = 80.0
+"""Codes are counted in bins of log z^2, this many of them over this many natural units below the largest code."""
+
+
+@dataclass(frozen=True)
+class CodeModel:
+    """Parameters of the law, for m atoms."""
+
+    density: Vector  # (m,)
+    power: Vector  # (m,) variance of an active code without noise
+    noise: float  # variance of the noise
+
+    def activity(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probability that a code is active, given its square; atoms along the first axis."""
+        return 0.5 * (1 + np.tanh(0.5 * self._logit(z2)))
+
+    def log_density(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Logarithm of the density of a code, given its square; atoms along the first axis."""
+        idle = np.log1p(-self.density)[:, None] - 0.5 * (math.log(2 * math.pi * self.noise) + z2 / self.noise)
+        return np.asarray(idle + np.logaddexp(0.0, self._logit(z2)))
+
+    def _logit(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
+        offset, rate = logit_line(self)
+        return np.asarray(offset[:, None] + rate[:, None] * z2)
+
+
+def logit_line(model: CodeModel) -> tuple[Vector, Vector]:
+    """The log odds that a code is active are offset + rate z^2; one of each for an atom."""
+    return _line(model.density, model.power, np.full_like(model.power, model.noise))
+
+
+def _line(density: Vector, power: Vector, noise: Vector) -> tuple[Vector, Vector]:
+    total = power + noise
+    offset = np.log(density) - np.log1p(-density) - 0.5 * np.log(total / noise)
+    return offset, 0.5 * (1 / noise - 1 / total)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Codes of every atom, counted in bins: 240 numbers an atom stand for any number of codes."""
+
+    count: NDArray[np.float64]  # (m, bins)
+    z2: NDArray[np.float64]  # (m, bins) mean square of the codes in a bin
+
+    @classmethod
+    def of(cls, Z: NDArray[np.float64]) -> Counts:
+        """Counts of codes Z (b, m)."""
+        z2 = np.asarray(Z, dtype=np.float64).T ** 2
+        logs = np.log(np.maximum(z2, 1e-300))
+        top = float(np.max(logs))
+        where = np.clip(((logs - top + SPAN) * (BINS / SPAN)).astype(np.intp), 0, BINS - 1)
+        flat = where + BINS * np.arange(len(z2))[:, None]
+        size = BINS * len(z2)
+        count = np.bincount(flat.ravel(), minlength=size).reshape(-1, BINS).astype(np.float64)
+        total = np.bincount(flat.ravel(), weights=z2.ravel(), minlength=size).reshape(-1, BINS)
+        return cls(count, total / np.maximum(count, 1))
+
+    @property
+    def mean_square(self) -> Vector:
+        """Mean square code of each atom."""
+        return np.asarray(np.sum(self.count * self.z2, axis=1) / np.sum(self.count, axis=1))
+
+    def pooled(self) -> Counts:
+        """All atoms as one, each scaled to unit mean square."""
+        return Counts(self.count.reshape(1, -1), (self.z2 / self.mean_square[:, None]).reshape(1, -1))
+
+
+def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
+    """Maximum likelihood; first for all atoms as one, then for each.
+
+    `least_noise` bounds the variance of the noise from below: with exact zeros the likelihood has no maximum.
+
+    While atoms are still on their way, the zeros of some are blurred more than those of others. A shared noise would
+    then suit the many, and the zeros of the few would pass for active codes for good. So the largest noise of an atom,
+    fitted by itself, is taken for all where they differ by much.
+    """
+    shared = _shared_fit(counts, least_noise)
+    start = CodeModel(
+        np.repeat(shared.density, len(counts.count)),
+        shared.power * counts.mean_square,
+        max(least_noise, shared.noise * float(np.mean(counts.mean_square))),
+    )
+    own = _own_noise(counts, start, least_noise)
+    if np.max(own) > 4 * np.median(own):
+        return _maximised(counts, start, float(np.max(own)))
+    return _maximised(counts, start, least_noise)
+
+
+def _own_noise(counts: Counts, start: CodeModel, least_noise: float) -> Vector:
+    """Variance of the noise of each atom by itself, by expectation maximisation from a large one."""
+    density, power = start.density, start.power
+    noise = np.maximum(0.05 * counts.mean_square, least_noise)
+    number = np.sum(counts.count, axis=1)
+    for _ in range(40):
+        offset, rate = _line(density, power, noise)
+        active = counts.count * 0.5 * (1 + np.tanh(0.5 * (offset[:, None] + rate[:, None] * counts.z2)))
+        share = np.sum(active, axis=1)
+        active_square = np.sum(active * counts.z2, axis=1)
+        idle_square = np.sum((counts.count - active) * counts.z2, axis=1)
+        kept = power / (power + noise)
+        power = np.maximum((kept**2 * active_square + kept * noise * share) / np.maximum(share, 1e-300), least_noise)
+        noise = (idle_square + (1 - kept) ** 2 * active_square + kept * noise * share) / number
+        noise = np.maximum(noise, least_noise)
+        density = np.clip(share / number, 1e-4, 1 - 1e-4)
+    return np.asarray(noise)
+
+
+def _shared_fit(counts: Counts, least_noise: float) -> CodeModel:
+    """All atoms as one, from several guesses of the density: the likelihood of a mixture can have several maxima."""
+    pool = counts.pooled()
+    floor = least_noise / float(np.mean(counts.mean_square))
+    guesses = [CodeModel(np.array([d]), np.array([0.9 / d]), 0.1) for d in (0.1, 0.4)]
+    fits = [_maximised(pool, guess, floor) for guess in guesses]
+    return max(fits, key=lambda fit: float(np.sum(pool.count * fit.log_density(pool.z2))))
+
+
+def _maximised(counts: Counts, start: CodeModel, least_noise: float) -> CodeModel:
+    """Climb the likelihood by L-BFGS in log odds and logarithms, then by a few rounds of expectation maximisation.
+
+    Each is quick where the other is slow: the first when noise and codes overlap, the second when they are far apart.
+    """
+    m = len(start.density)
+    number = float(np.sum(counts.count))
+
+    def loss(x: Vector) -> tuple[float, Vector]:
+        model = _from_vector(x, m)
+        return (
+            -float(np.sum(counts.count * model.log_density(counts.z2))) / number,
+            -_slopes(counts, model) / number,
+        )
+
+    scale = float(np.mean(counts.mean_square))
+    lowest = math.log(least_noise)
+    bounds = [(-9.0, 9.0)] * m + [(lowest, math.log(scale) + 20)] * m + [(lowest, math.log(scale) + 5)]
+    x = np.clip(_to_vector(start), *np.transpose(bounds))
+    found = scipy.optimize.minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
+    model = _from_vector(np.asarray(found.x), m)
+    for _ in range(5):
+        model = _improved(counts, model, least_noise)
+    return model
+
+
+def _improved(counts: Counts, model: CodeModel, least_noise: float) -> CodeModel:
+    """One round of expectation maximisation."""
+    number = np.sum(counts.count, axis=1)
+    active = counts.count * model.activity(counts.z2)
+    share = np.sum(active, axis=1)
+    active_square = np.sum(active * counts.z2, axis=1)
+    idle_square = np.sum((counts.count - active) * counts.z2, axis=1)
+    kept = model.power / (model.power + model.noise)  # x given z and activity: mean kept z, variance kept noise
+    power = (kept**2 * active_square + kept * model.noise * share) / np.maximum(share, 1e-300)
+    noise = np.sum(idle_square + (1 - kept) ** 2 * active_square + kept * model.noise * share) / np.sum(number)
+    return CodeModel(
+        density=np.clip(share / number, 1e-4, 1 - 1e-4),
+        power=np.maximum(power, least_noise),
+        noise=max(float(noise), least_noise),
+    )
+
+
+def _slopes(counts: Counts, model: CodeModel) -> Vector:
+    """Derivatives of the log-likelihood by the log odds of density, log power and log noise."""
+    active = counts.count * model.activity(counts.z2)
+    idle = counts.count - active
+    total = model.power + model.noise
+    by_total = 0.5 * np.sum(active * (counts.z2 / total[:, None] - 1), axis=1) / total
+    by_noise = 0.5 * np.sum(idle * (counts.z2 / model.noise - 1)) / model.noise
+    by_odds = np.sum(active, axis=1) - model.density * np.sum(counts.count, axis=1)
+    return np.concatenate([by_odds, model.power * by_total, [model.noise * (by_noise + np.sum(by_total))]])
+
+
+def _to_vector(model: CodeModel) -> Vector:
+    odds = np.log(model.density) - np.log1p(-model.density)
+    return np.concatenate([odds, np.log(model.power), [math.log(model.noise)]])
+
+
+def _from_vector(x: Vector, m: int) -> CodeModel:
+    return CodeModel(1 / (1 + np.exp(-x[:m])), np.exp(x[m : 2 * m]), math.exp(x[2 * m]))
