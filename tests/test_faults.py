@@ -22,6 +22,7 @@ from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.metrics import recovery_error
+from elldict.samples.base import tile_bounds
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import survey
 from elldict.solver.contrasts import Lp, Needs
@@ -36,7 +37,7 @@ def fit(X, **options):
 @pytest.mark.parametrize("sample", [0, 1999, 3999])
 @pytest.mark.parametrize("method", ["fit", "transform"])
 def test_fault_01_nan_and_inf_are_found_and_named(easy, bad, sample, method, monkeypatch):
-    monkeypatch.setattr("elldict.samples.memory.rows_per_tile", lambda n, dtype: 1000)
+    monkeypatch.setattr("elldict.samples.memory.rows_per_tile", lambda r, n, dtype: 1000)
     model = fit(easy[0])
     X = easy[0].copy()
     X[sample, 7] = bad
@@ -133,14 +134,14 @@ def test_fault_05_other_types_equal_the_float64_fit(easy, dtype):
 
 
 def test_fault_05_integers_are_not_copied_whole(rng):
-    X = rng.integers(-3, 4, (200_000, 20)).astype("int8") ** 3
+    X = rng.integers(-3, 4, (1_000_000, 20), dtype="int8") ** 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tracemalloc.start()
         fit(X, max_iter=2)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert peak < 16e6  # as float64 the samples alone are 32 MB
+    assert peak < 80e6  # as float64 the samples alone are 160 MB
 
 
 @pytest.mark.parametrize(
@@ -340,26 +341,26 @@ def test_fault_17_equal_fits_are_equal_to_the_last_bit(easy):
     assert one.objective_ == two.objective_
 
 
-def test_fault_17_thread_counts_agree_to_1e_10():
+def test_fault_17_thread_counts_agree_to_the_last_bit():
+    """Each tile is summed by one thread, and tiles are added up in order: the catalogue asks for 1e-10 only."""
     script = """
+import hashlib, numpy as np
 from elldict import LpDictionaryLearning
-from elldict.datasets import make_bernoulli_gaussian
-X, _, _ = make_bernoulli_gaussian(20_000, 40, density=.2, random_state=0)
-print(repr(LpDictionaryLearning(random_state=0).fit(X).objective_))
+X = np.random.default_rng(0).standard_normal((150_000, 40)) ** 3
+model = LpDictionaryLearning(random_state=0, max_iter=20, tol=.1).fit(X)
+print(hashlib.sha256(model.components_.tobytes() + model.transform(X).tobytes()).hexdigest())
 """
-    objectives = [
-        float(
-            subprocess.run(
-                [sys.executable, "-c", script],
-                env={"OPENBLAS_NUM_THREADS": threads, "PATH": ""},
-                capture_output=True,
-                check=True,
-                timeout=120,
-            ).stdout
-        )
-        for threads in ("1", "2")
-    ]
-    assert objectives[0] == pytest.approx(objectives[1], rel=1e-10)
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={"OPENBLAS_NUM_THREADS": threads, "PATH": ""},
+            capture_output=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for threads in ("1", "2", "3")
+    }
+    assert len(answers) == 1
 
 
 def test_fault_19_views_and_files_give_the_same_atoms_and_are_not_written(easy, tmp_path):
@@ -400,7 +401,7 @@ def test_fault_20_memory_stays_within_64_megabytes_beyond_the_samples(options):
 @pytest.mark.parametrize("tile_rows", [1, 101, 4000, 4001])
 def test_fault_21_block_size_does_not_matter(easy, tile_rows, monkeypatch):
     expected = fit(easy[0], center=True, tol=1e-9)
-    monkeypatch.setattr("elldict.samples.memory.rows_per_tile", lambda n, dtype: tile_rows)
+    monkeypatch.setattr("elldict.samples.memory.rows_per_tile", lambda r, n, dtype: tile_rows)
     model = fit(easy[0], center=True, tol=1e-9)
     np.testing.assert_allclose(model.components_, expected.components_, atol=1e-10)
     np.testing.assert_allclose(model.transform(easy[0]), expected.transform(easy[0]), atol=1e-10)
@@ -436,8 +437,9 @@ def test_fault_22_more_than_2_to_31_values(easy):
 def test_fault_22_rows_beyond_2_to_31_are_addressed():
     X = np.broadcast_to(np.array([[1.0, 2.0]]), (2**31 + 10, 2))
     samples = MemorySamples(X, tile_rows=2**31)
-    *_, (start, stop, tile) = samples._tiles()
-    assert (start, stop, tile.shape) == (2**31, 2**31 + 10, (10, 2))
+    *_, bounds = tile_bounds(samples.n_samples, samples.tile_rows)
+    assert bounds == (2**31, 2**31 + 10)
+    assert samples._tile(bounds).shape == (10, 2)
     assert samples.place(2**31 + 5) == "block 2 of 2"
 
 

@@ -56,7 +56,18 @@ def test_tiles_cover_all_rows_once():
 
 
 def test_tiles_are_neither_too_small_nor_too_large():
-    assert rows_per_tile(100, "float32") == rows_per_tile(100, "float64") == 4096
-    assert rows_per_tile(8, "float32") == 2**20 // 32
-    assert rows_per_tile(2**13, "float32") == 2**9
-    assert rows_per_tile(10**9, "float32") == 64
+    assert rows_per_tile(4000, 100, "float32") == 4000
+    assert rows_per_tile(4001, 100, "float32") == 1001  # four tiles, so that cores have equal work
+    assert rows_per_tile(40_000, 100, "float32") == rows_per_tile(40_000, 100, "float64") == 3334
+    assert rows_per_tile(10_000, 32, "float32") == 10_000  # too little work to share out
+    assert rows_per_tile(10**6, 8, "float32") == 250_000
+    assert rows_per_tile(10**6, 10**6, "float32") == 64
+
+
+@pytest.mark.parametrize("r", [1, 63, 4096, 4097, 10_000, 99_991, 10**9])
+@pytest.mark.parametrize("n", [2, 100, 5000])
+def test_tiles_hold_all_samples_in_equal_parts(r, n):
+    rows = rows_per_tile(r, n, "float32")
+    n_tiles = -(-r // rows)
+    assert n_tiles == 1 or n_tiles % 4 == 0 or n_tiles > 100
+    assert rows * n * 4 <= 2**23 or rows <= 64

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict import coding, judging, model_file
 from elldict.dictionary import Dictionary, canonical_dictionary
+from elldict.kernels.threads import one_blas_thread
 from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
 from elldict.samples.frame import Frame, code_bound
@@ -205,7 +206,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         check_callback(callback)
         before = dict(vars(self))
         try:
-            self._fit(X, callback)
+            with one_blas_thread():
+                self._fit(X, callback)
         except BaseException:  # an interrupted or failed fit leaves the estimator as it was
             self.__dict__ = before
             raise

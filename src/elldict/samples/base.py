@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 
 from elldict.space import Array, Space, to_numpy
 
-TILE_ROWS = 4096
-"""Enough rows for a product at full speed; fewer, and the sum of a tile's products dominates."""
+TILE_ROWS = 1024
+"""Enough rows for a product at full speed."""
 
-TILE_BYTES = (2**20, 16 * 2**20)
-"""Least and most bytes of a tile: smaller ones are all overhead, larger ones leave the last-level cache."""
+TILE_WORK = 4 * 10**7
+"""Least rows times n^2: a few milliseconds of products, beside which the call for a tile does not show."""
+
+TILE_BYTES = 2**23
+"""Most bytes of a tile: every core holds one, its codes and their powers."""
+
+CORES = 4
+"""Tiles come in multiples of this, so that two or four cores have equal work."""
 
 
 class Addable(Protocol):
@@ -66,14 +72,17 @@ class Samples(Protocol):
         ...
 
 
-def rows_per_tile(n_features: int, dtype: str) -> int:
+def rows_per_tile(n_samples: int, n_features: int, dtype: str) -> int:
     """Rows of a tile. They depend on the shape of the data alone, never on how a source stores it.
 
     So every source adds up the same partial sums in the same order and gets the same answer.
     """
-    row_bytes = n_features * (4 if dtype == "float32" else 8)
-    least, most = (size // row_bytes for size in TILE_BYTES)
-    return max(64, min(max(TILE_ROWS, least), most))
+    most = TILE_BYTES // (n_features * (4 if dtype == "float32" else 8))
+    rows = max(64, min(max(TILE_ROWS, TILE_WORK // n_features**2), most))
+    if n_samples <= rows:
+        return n_samples
+    n_tiles = CORES * -(-n_samples // (CORES * rows))
+    return -(-n_samples // n_tiles)
 
 
 def tile_bounds(n_samples: int, tile_rows: int) -> Iterator[tuple[int, int]]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.kernels.threads import in_order
 from elldict.samples.base import Kernel, S, find_misfit, not_finite, rows_per_tile, tile_bounds
 from elldict.space import Array, Space, real_dtype, to_numpy
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class MemorySamples:
 
     def __post_init__(self) -> None:
         if not self.tile_rows:
-            object.__setattr__(self, "tile_rows", rows_per_tile(self.n_features, self.dtype))
+            object.__setattr__(self, "tile_rows", rows_per_tile(self.n_samples, self.n_features, self.dtype))
 
     @property
     def n_samples(self) -> int:
@@ -47,19 +52,28 @@ class MemorySamples:
 
     def sum_over(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, in tile order."""
-        visit = kernel.bind(self.space)
-        return functools.reduce(operator.add, (visit(tile) for _, _, tile in self._tiles()))
+        return functools.reduce(operator.add, self._visited(lambda: self._visitor(kernel)))
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
         """Array of shape (n_samples, n_columns) with what the kernel makes of every tile."""
         xp = self.space.xp
-        visit = kernel.bind(self.space)
         out = xp.empty((self.n_samples, n_columns), dtype=getattr(xp, self.dtype), device=self.space.device)
-        for start, stop, tile in self._tiles():
-            misfit = find_misfit(tile, xp)
-            if misfit is not None:
-                raise not_finite(self, replace(misfit, sample=start + misfit.sample))
-            out[start:stop, :] = visit(tile)
+
+        def make_writer() -> Callable[[tuple[int, int]], None]:
+            visit = kernel.bind(self.space)
+
+            def write(bounds: tuple[int, int]) -> None:
+                start, stop = bounds
+                tile = self._tile(bounds)
+                misfit = find_misfit(tile, xp)
+                if misfit is not None:
+                    raise not_finite(self, replace(misfit, sample=start + misfit.sample))
+                out[start:stop, :] = visit(tile)
+
+            return write
+
+        for _ in self._visited(make_writer):
+            pass
         return out
 
     def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -73,8 +87,17 @@ class MemorySamples:
         n_tiles = -(-self.n_samples // self.tile_rows)
         return f"block {sample // self.tile_rows + 1} of {n_tiles}"
 
-    def _tiles(self) -> Iterator[tuple[int, int, Array]]:
+    def _visited(self, make_visitor: Callable[[], Callable[[tuple[int, int]], T]]) -> Iterator[T]:
+        """What a visitor makes of the bounds of every tile, in tile order; on the host, by all cores."""
+        bounds = list(tile_bounds(self.n_samples, self.tile_rows))
+        if array_api_compat.is_numpy_namespace(self.space.xp):
+            return in_order(make_visitor, bounds)
+        return map(make_visitor(), bounds)
+
+    def _visitor(self, kernel: Kernel[T]) -> Callable[[tuple[int, int]], T]:
+        visit = kernel.bind(self.space)
+        return lambda bounds: visit(self._tile(bounds))
+
+    def _tile(self, bounds: tuple[int, int]) -> Array:
         xp = self.space.xp
-        dtype = getattr(xp, self.dtype)
-        for start, stop in tile_bounds(self.n_samples, self.tile_rows):
-            yield start, stop, xp.astype(self.X[start:stop, :], dtype, copy=False)
+        return xp.astype(self.X[bounds[0] : bounds[1], :], getattr(xp, self.dtype), copy=False)

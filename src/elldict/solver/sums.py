@@ -19,7 +19,7 @@ class Sums:
     """Sums over samples, in float64. What was not asked for is None."""
 
     weight: float
-    value: Array  # (m,)  sum F
+    value: Array = None  # (m,)  sum F
     G: Array = None  # (m, n)  sum g(z) y^T
     slope: Array = None  # (m,)  sum F''
     g2: Array = None  # (m,)  sum g^2
@@ -32,7 +32,7 @@ class Sums:
 
         return Sums(
             weight=self.weight + other.weight,
-            value=self.value + other.value,
+            value=both(self.value, other.value),
             G=both(self.G, other.G),
             slope=both(self.slope, other.slope),
             g2=both(self.g2, other.g2),
@@ -62,34 +62,28 @@ class SumKernel:
         xp, dtype = space.xp, getattr(space.xp, self.precision)
         work = workspace(space)
         shrink = _power_of_two(self.unit, self.precision)
-        rest = self.unit / shrink
-        B = space.asarray(self.B, "float64") / shrink
-        decode = xp.astype(B.T, dtype)
+        decode = xp.astype((space.asarray(self.B, "float64") / shrink).T, dtype)
+        gradient = Needs.GRADIENT in self.need
         mean = None if self.mean is None else space.asarray(self.mean, self.precision)
 
         def visit(Y: Array) -> Sums:
             Y = prepared(xp.astype(Y, dtype, copy=False))
             Z = work.matmul(Y, decode, into="codes")
             terms = self.contrast.terms(Z, self.need, work, xp)
-            G = gradient(terms.g, Y) if Needs.GRADIENT in self.need else None
+            # float64 from here on: 10^7 float32 terms lose five digits otherwise
+            G = xp.astype(work.matmul(terms.g.T, Y, into="gradient"), xp.float64) if gradient else None
             more = moments(terms, Z) if Needs.MOMENTS in self.need else {}
-            return Sums(weight=float(Y.shape[0]), value=value(terms, Z, G), G=G, **more)
+            return Sums(weight=float(Y.shape[0]), value=value(terms, Z), G=G, **more)
 
         def prepared(Y: Array) -> Array:
             # centred here, not in the products: a large mean would cost them their digits
             Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="samples")
             return Y if shrink == 1 else work.map(xp.multiply, Y, shrink, into="samples")
 
-        def gradient(g: Array, Y: Array) -> Array:
-            # float64 from here on: 10^7 float32 terms lose five digits otherwise
-            return xp.astype(work.matmul(g.T, Y, into="gradient"), xp.float64) * rest
-
-        def value(terms: Terms, Z: Array, G: Array) -> Array:
+        def value(terms: Terms, Z: Array) -> Array:
             if terms.value is not None:
                 return column_sums(terms.value)
-            if G is None:
-                return column_sums(terms.g * Z)
-            return xp.sum(G * (B / rest), axis=1)  # F = g z, and sum g z^T is G B^T up to the unit
+            return None if gradient else column_sums(terms.g * Z)
 
         def moments(terms: Terms, Z: Array) -> dict[str, Any]:
             return {
@@ -115,4 +109,10 @@ def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: 
     """One pass: sums of the contrast at A (m, k), seen from inside the frame."""
     kernel = SumKernel(contrast, frame.outward(A), frame.mean, frame.unit, need, precision)
     sums = samples.sum_over(kernel)
-    return sums if sums.G is None else replace(sums, G=frame.inward(sums.G))
+    if sums.G is None:
+        return sums
+    G = frame.inward(sums.G * (frame.unit / _power_of_two(frame.unit, precision)))
+    if sums.value is not None:
+        return replace(sums, G=G)
+    xp = Space.of(G).xp
+    return replace(sums, G=G, value=xp.sum(G * A, axis=1))  # F = g z, and sum g z^T is G A^T

@@ -1,0 +1,80 @@
+"""Threads over tiles: every core works on its own tile, with its own scratch memory and one thread of BLAS.
+
+BLAS shares a product out among cores, and the next elementwise function then has to fetch half of the result from the
+other core's cache: measured, that costs as much as the product. A tile that stays on one core costs nothing extra, and
+what it adds up to does not depend on the number of cores.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def in_order(make_worker: Callable[[], Callable[[Job], Result]], jobs: Sequence[Job]) -> Iterator[Result]:
+    """Results of all jobs, in the order of the jobs. Each thread makes one worker for itself."""
+    with one_blas_thread() as n_threads:
+        if n_threads == 1 or len(jobs) == 1:
+            yield from map(make_worker(), jobs)
+            return
+        own = threading.local()
+
+        def work(job: Job) -> Result:
+            if not hasattr(own, "worker"):
+                own.worker = make_worker()
+            result: Result = own.worker(job)
+            return result
+
+        with ThreadPoolExecutor(min(n_threads, len(jobs))) as pool:
+            yield from pool.map(work, jobs)
+
+
+class _Limit:
+    """BLAS held at one thread while anyone needs it. Two limits that overlap in time would otherwise restore badly."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.n_threads = 1
+        self.context: AbstractContextManager[Any] | None = None
+
+
+_limit = _Limit()
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(
+        user_api="blas"
+    )  # looking for the libraries takes milliseconds: once is enough
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[int]:
+    """Hold BLAS at one thread; gives the number of threads it was allowed before.
+
+    To be held for a whole fit: after a product by several threads those of OpenBLAS wait by spinning, for longer than a
+    pass over the samples may take, and keep the cores from our own.
+    """
+    with _limit.lock:
+        if _limit.users == 0:
+            _limit.n_threads = max((library["num_threads"] for library in _blas().info()), default=1)
+            _limit.context = _blas().limit(limits=1)
+            _limit.context.__enter__()
+        _limit.users += 1
+    try:
+        yield _limit.n_threads
+    finally:
+        with _limit.lock:
+            _limit.users -= 1
+            if _limit.users == 0 and _limit.context is not None:
+                _limit.context.__exit__(None, None, None)
