@@ -112,7 +112,7 @@ def test_fault_03_absurd_p_is_a_clear_error(easy):
         fit(easy[0], p=100_000)
 
 
-@pytest.mark.parametrize("p", [2, 1.5, 0, -3, np.nan, np.inf, "3", None, [3]])
+@pytest.mark.parametrize("p", [2, 1.5, 0, -3, np.nan, np.inf, "3", None, [2], (), (2.2, 3), (3, 3)])
 def test_fault_04_p_out_of_range(easy, p):
     with pytest.raises(InvalidParameterError, match=r"The 'p' parameter.*\(2"):
         fit(easy[0], p=p)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from elldict.samples.frame import Frame
 from elldict.samples.survey import Survey
-from elldict.solver.result import Solution
+from elldict.solver.refine import Answer
 from elldict.space import to_numpy
+from elldict.theory.accuracy import atom_errors, with_small_sample_correction
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,13 @@ class Dictionary:
     order: NDArray[np.intp]  # which row of the solver became which atom
 
 
-def canonical_dictionary(solution: Solution, frame: Frame, survey: Survey, n_components: int) -> Dictionary:
+def canonical_dictionary(answer: Answer, frame: Frame, survey: Survey, n_components: int) -> Dictionary:
     """Atoms by decreasing share of the objective, the largest entry of each positive.
 
     Atoms beyond the rank of the samples, whose codes are all zero, come last.
     """
-    order = np.argsort(-to_numpy(solution.sums.value), kind="stable")
-    A = to_numpy(solution.A)[order]
+    order = np.argsort(-to_numpy(answer.sums.value), kind="stable")
+    A = to_numpy(answer.A)[order]
     components, unmixing = frame.components(A), frame.unmixing(A)
     missing = n_components - len(A)
     if missing:
@@ -37,6 +38,36 @@ def canonical_dictionary(solution: Solution, frame: Frame, survey: Survey, n_com
         components, unmixing = np.vstack([components, unused]), np.vstack([unmixing, unused])
     signs = _sign_of_largest(components)
     return Dictionary(signs * components, signs * unmixing, order)
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Law of the codes of each atom, in the units of the codes, and how far each atom is likely to be off."""
+
+    density: NDArray[np.float64]  # (m,)
+    scale: NDArray[np.float64]  # (m,)
+    noise_std: float
+    atom_error: NDArray[np.float64]  # (m,)
+    expected_error: float
+
+
+def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey) -> Laws:
+    """What the codes say of themselves, in the order of the atoms; atoms beyond the rank have no codes."""
+    order, r = dictionary.order, answer.sums.weight
+    n_filled = len(dictionary.components) - len(order)
+    unit = 1.0 if frame.whitened else frame.unit
+    model = answer.model
+    unsought = survey.rank - len(order)
+    rest = max(0.0, survey.rank - float(np.sum(answer.moments.z2))) / max(unsought, 1)
+    errors = atom_errors(answer.moments, r, unsought, rest)
+    errors = with_small_sample_correction(errors, survey.rank, r)[order]
+    return Laws(
+        density=np.append(model.density[order], np.zeros(n_filled)),
+        scale=np.append(np.sqrt(model.power[order]) / unit, np.zeros(n_filled)),
+        noise_std=0.0 if model.noise <= 4 * model.least_noise else float(np.sqrt(model.noise)) / unit,
+        atom_error=np.append(errors, np.full(n_filled, np.nan)),
+        expected_error=float(np.mean(errors)),
+    )
 
 
 def _canonical_basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:

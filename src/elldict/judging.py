@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.samples.survey import Survey
-from elldict.solver.result import Solution
+from elldict.solver.refine import Answer
 from elldict.solver.sums import Sums
 from elldict.space import to_numpy
 from elldict.theory import chance
@@ -58,15 +58,15 @@ def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], st
         )
 
 
-def warn_of_solution(solution: Solution, order: NDArray[np.intp], survey: Survey, *, stacklevel: int) -> None:
+def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, stacklevel: int) -> None:
     """Warn of a fit that did not converge and of atoms that chance explains; `order` says which row became which."""
-    if not solution.converged and not solution.stopped:
+    if not answer.converged and not answer.stopped:
         warnings.warn(
-            f"The fit did not converge ({solution.status}). Raise max_iter or tol.",
+            f"The fit did not converge ({answer.status}). Raise max_iter or tol.",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
-    doubtful = np.flatnonzero(doubtful_rows(solution.sums, survey.rank)[order])
+    doubtful = np.flatnonzero(doubtful_rows(answer.sums, survey.rank)[order])
     if len(doubtful) and survey.n_samples > survey.n_features:  # too few samples were warned of before
         warnings.warn(
             f"{len(doubtful)} of {len(order)} atoms are not identifiable: {_listed(doubtful)}. Their codes are not "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -16,22 +16,24 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from elldict import coding, judging, model_file
-from elldict.dictionary import Dictionary, canonical_dictionary
+from elldict.dictionary import Dictionary, Laws, canonical_dictionary, laws_of
 from elldict.kernels.threads import one_blas_thread
 from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
 from elldict.samples.frame import Frame, code_bound
-from elldict.samples.survey import Survey, survey
+from elldict.samples.survey import survey
 from elldict.solver.contrasts import Lp
-from elldict.solver.loop import Journal, solve
+from elldict.solver.loop import Journal, Run, solve
 from elldict.solver.polar import random_orthonormal
-from elldict.solver.result import Callback
+from elldict.solver.refine import Answer, Witnesses, answer_of, likelihood_stage, refined_answer
+from elldict.solver.result import Callback, Solution
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
 from elldict.space import Array, Space, to_numpy
 from elldict.validation import (
     check_callback,
     check_codes,
+    check_exponents,
     check_n_components,
     check_rng,
     check_same_space,
@@ -51,13 +53,16 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     ----------
     n_components : int, default=None
         Number of atoms; None learns as many as there are features (with ``whiten=True``: as the rank of X).
-    p : float, default=3
+    p : float or decreasing sequence of float, default=3
         Exponent of the norm, any number above 2. Smaller values are more accurate, larger ones converge in fewer
-        iterations; 3 is the best whole number.
+        iterations; 3 is the best whole number. A sequence such as (3, 2.5, 2.2) is solved in turn, each from where the
+        one before ended: the way to small exponents when samples are few.
     solver : {'power'}, default='power'
         The generalized power method, on all samples.
-    refine : None, default=None
-        What follows the l_p stage: nothing.
+    refine : {'auto', 'bernoulli-gaussian'} or None, default=None
+        What follows the l_p stages. 'bernoulli-gaussian': maximum likelihood for codes that are zero or Gaussian, with
+        Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'auto': the same, kept only
+        if the data bear it out. None: nothing, the paper's answer.
     center : bool, default=False
         Subtract the mean of the samples.
     whiten : bool, default=False
@@ -103,11 +108,24 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Mean of ``|code|**p`` over samples and the atoms learned, for samples scaled to unit mean square over the
         directions in which they vary.
     n_iter_ : int
-        Iterations of the start that was kept.
+        Iterations of the start that was kept, with those of the refinement.
     n_passes_ : float
         Looks at the whole data, with the survey, all starts and the final judgement.
+    density_ : array of shape (n_components_,)
+        Share of codes of each atom that are not zero, as fitted.
+    scale_ : array of shape (n_components_,)
+        Standard deviation of the codes of each atom that are not zero, without noise.
+    noise_std_ : float
+        Standard deviation of the noise of a code, shared by all atoms; 0 if it is not above rounding.
+    expected_error_ : float
+        Error to be expected of `components_`, as :func:`elldict.metrics.recovery_error` would measure it if the true
+        atoms were known; from the moments of the fitted codes.
+    atom_error_ : array of shape (n_components_,)
+        The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
+    refined_ : str or None
+        Name of the refinement that the answer has been through, None if it is the l_p answer.
     converged_ : bool
-        Whether the start that was kept converged.
+        Whether the answer that was kept converged.
     status_ : str
         How it ended, in words.
     history_ : tuple of Iteration
@@ -137,9 +155,9 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "p": [Interval(Real, 2, np.inf, closed="neither")],
+        "p": [Interval(Real, 2, np.inf, closed="neither"), tuple, list],
         "solver": [StrOptions({"power"})],
-        "refine": [None],
+        "refine": [StrOptions({"auto", "bernoulli-gaussian"}), None],
         "center": ["boolean"],
         "whiten": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -156,9 +174,9 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self,
         n_components: int | None = None,
         *,
-        p: float = 3,
+        p: float | Sequence[float] = 3,
         solver: str = "power",
-        refine: None = None,
+        refine: str | None = None,
         center: bool = False,
         whiten: bool = False,
         max_iter: int = 1000,
@@ -216,6 +234,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _fit(self, X: Any, callback: Callback | None) -> None:
         """The road from samples to atoms."""
         samples = check_samples(self, X, fitting=True)
+        exponents = check_exponents(self.p)
+        rng = check_rng(self.random_state, stream=1)
         with self._shown(callback) as shown:
             journal = Journal(shown)
             found = survey(samples, center=self.center, precise=self.whiten)
@@ -223,17 +243,22 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             m = check_n_components(self.n_components, found, whiten=self.whiten)
             judging.warn_of_samples(found, whiten=self.whiten, stacklevel=5)
             frame = Frame.of(found, center=self.center, whiten=self.whiten)
-            stages = [self._stage(found, frame, samples.dtype)]
-            solution, history = solve(samples, frame, stages, self._starts(found, frame, m), journal)
-        dictionary = canonical_dictionary(solution, frame, found, m)
-        judging.warn_of_solution(solution, dictionary.order, found, stacklevel=5)
+            stages = self._stages(exponents, samples.dtype, code_bound(found, frame))
+            starts = self._starts(rng, min(m, found.rank), frame, found.n_features)
+            pilot, history = solve(samples, frame, stages, starts, journal)
+            run = Run(samples, frame.moved_to(samples.space), journal, pilot.iterations[-1].start, len(stages))
+            answer = self._answer(pilot, run, Witnesses.drawn(samples, frame, rng), stages[-1].precision)
+        dictionary = canonical_dictionary(answer, frame, found, m)
+        judging.warn_of_answer(answer, dictionary.order, found, stacklevel=5)
         self._keep(dictionary, frame, samples.space, samples.dtype)
-        self.objective_ = solution.objective
-        self.n_iter_ = len(solution.iterations)
+        self._keep_laws(laws_of(answer, dictionary, frame, found), samples.space, samples.dtype)
+        self.objective_ = answer.sums.objective
+        self.n_iter_ = answer.n_iter
         self.n_passes_ = journal.passes
-        self.converged_ = solution.converged
-        self.status_ = solution.status
-        self.history_ = history
+        self.converged_ = answer.converged
+        self.status_ = answer.status
+        self.refined_ = answer.refined
+        self.history_ = (*history, *run.iterations)
 
     def transform(self, X: Any) -> Array:
         """Codes of samples, by `transform_algorithm`.
@@ -288,16 +313,27 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _shown(self, callback: Callback | None) -> AbstractContextManager[Callback | None]:
         if not self.verbose:
             return nullcontext(callback)
-        return progress_bar(f"l_{self.p:g}", self.tol, callback)
+        return progress_bar(f"l_{self.p}", self.tol, callback)
 
-    def _stage(self, found: Survey, frame: Frame, dtype: str) -> Stage:
-        precision = precision_for(self.p, dtype=dtype, code_bound=code_bound(found, frame))
-        return Stage(Lp(float(self.p)), power_step, precision, self.tol, self.max_iter)
+    def _stages(self, exponents: tuple[float, ...], dtype: str, bound: float) -> list[Stage]:
+        """One l_p stage for each exponent; only the last has to converge to the end."""
+        precision = [precision_for(p, dtype=dtype, code_bound=bound) for p in exponents]
+        tols = [max(self.tol, 1e-3)] * (len(exponents) - 1) + [self.tol]
+        return [
+            Stage(Lp(p), power_step, products, tol, self.max_iter)
+            for p, products, tol in zip(exponents, precision, tols, strict=True)
+        ]
 
-    def _starts(self, found: Survey, frame: Frame, m: int) -> Iterator[NDArray[np.float64]]:
-        rng = check_rng(self.random_state, stream=1)
+    def _starts(self, rng: np.random.Generator, m: int, frame: Frame, n_features: int) -> Iterator[NDArray[np.float64]]:
         for _ in range(self.n_init):
-            yield frame.start(random_orthonormal(min(m, found.rank), found.n_features, rng))
+            yield frame.start(random_orthonormal(m, n_features, rng))
+
+    def _answer(self, pilot: Solution, run: Run, witnesses: Witnesses, precision: str) -> Answer:
+        """The l_p answer, refined if asked."""
+        if self.refine is None:
+            return answer_of(pilot, witnesses)
+        stage = likelihood_stage(witnesses, pilot.A, precision=precision, tol=self.tol, max_iter=self.max_iter)
+        return refined_answer(pilot, run, witnesses, stage, on_evidence=self.refine == "auto")
 
     def _keep(self, dictionary: Dictionary, frame: Frame, space: Space, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples."""
@@ -306,6 +342,14 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         mean = np.zeros(self.n_features_in_) if frame.mean is None else frame.mean
         self.mean_ = space.asarray(mean, dtype)
         self.n_components_ = len(dictionary.components)
+
+    def _keep_laws(self, laws: Laws, space: Space, dtype: str) -> None:
+        """What the codes say of themselves."""
+        self.density_ = space.asarray(laws.density, dtype)
+        self.scale_ = space.asarray(laws.scale, dtype)
+        self.atom_error_ = space.asarray(laws.atom_error, dtype)
+        self.noise_std_ = laws.noise_std
+        self.expected_error_ = laws.expected_error
 
     def _coder(self) -> tuple[Array, coding.Rule]:
         """Rows for the linear codes, and what is done with them."""

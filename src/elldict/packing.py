@@ -23,7 +23,11 @@ SCALARS: dict[str, type] = {
     "n_passes_": float,
     "converged_": bool,
     "status_": str,
+    "noise_std_": float,
+    "expected_error_": float,
 }
+ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
+REFINEMENTS = (None, "bernoulli-gaussian")
 COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
 COUNTS = ("start", "stage", "iteration")
 
@@ -34,11 +38,12 @@ def packed(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[Any]
         "class": type(model).__name__,
         "params": {name: _plain(value) for name, value in model.get_params().items()},
         "fitted": {name: getattr(model, name) for name in SCALARS},
+        "refined_": model.refined_,
         "history_columns": COLUMNS,
     }
     if hasattr(model, "feature_names_in_"):
         header["feature_names_in_"] = [str(name) for name in model.feature_names_in_]
-    arrays = {name: to_numpy(getattr(model, f"{name}_")) for name in ("components", "unmixing", "mean")}
+    arrays = {name: to_numpy(getattr(model, f"{name}_")) for name in ARRAYS}
     arrays["history"] = np.array([astuple(iteration)[: len(COLUMNS)] for iteration in model.history_], dtype=np.float64)
     return header, arrays
 
@@ -52,9 +57,14 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
     for name, expected in SCALARS.items():
         setattr(model, name, _checked_scalar(name, header["fitted"][name], expected))
     m, n = model.n_components_, model.n_features_in_
-    for name, shape in {"components": (m, n), "unmixing": (m, n), "mean": (n,)}.items():
-        array = arrays[name]
-        if array.shape != shape or array.dtype.kind != "f" or not np.all(np.isfinite(array)):
+    if header["refined_"] not in REFINEMENTS:
+        raise ValueError(f"refined_ is {header['refined_']!r}")
+    model.refined_ = header["refined_"]
+    shapes = {"components": (m, n), "unmixing": (m, n), "mean": (n,)}
+    for name in ARRAYS:
+        array, shape = arrays[name], shapes.get(name, (m,))
+        finite = name == "atom_error" or np.all(np.isfinite(array))  # atoms beyond the rank have no error
+        if array.shape != shape or array.dtype.kind != "f" or not finite:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
         setattr(model, f"{name}_", array)
     rows = (dict(zip(header["history_columns"], row, strict=True)) for row in arrays["history"].tolist())
@@ -83,4 +93,6 @@ def _plain(value: Any) -> Any:
     """Parameter as JSON knows it; an object that it does not know is left out."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
     return value if isinstance(value, (bool, int, float, str, type(None))) else None

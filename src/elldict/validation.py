@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import array_api_compat
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_array, validate_data
 
 from elldict.samples.base import find_misfit
@@ -89,6 +91,18 @@ def check_n_components(n_components: int | None, survey: Survey, *, whiten: bool
             "components. Leave n_components=None to get them all."
         )
     return int(n_components)
+
+
+def check_exponents(p: Any) -> tuple[float, ...]:
+    """Exponents to solve in turn: one number, or a decreasing sequence of them."""
+    exponents = tuple(float(q) for q in p) if isinstance(p, (tuple, list)) else (float(p),)
+    falling = all(a > b for a, b in itertools.pairwise(exponents))
+    if not exponents or not falling or not all(2 < q < np.inf for q in exponents):
+        raise InvalidParameterError(
+            f"The 'p' parameter is {p!r}, expected a number in the range (2, inf) or a decreasing sequence of them, "
+            "such as (3, 2.5, 2.2)."
+        )
+    return exponents
 
 
 def check_rng(random_state: Any, *, stream: int) -> np.random.Generator:

@@ -7,7 +7,7 @@ to atom; the noise is shared, because white noise is white in every orthonormal 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.optimize
@@ -27,6 +27,7 @@ class CodeModel:
     density: Vector  # (m,)
     power: Vector  # (m,) variance of an active code without noise
     noise: float  # variance of the noise
+    least_noise: float = 0.0  # below which noise was not looked for
 
     def activity(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probability that a code is active, given its square; atoms along the first axis."""
@@ -86,59 +87,64 @@ class Counts:
 def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
     """Maximum likelihood; first for all atoms as one, then for each.
 
-    `least_noise` bounds the variance of the noise from below: with exact zeros the likelihood has no maximum.
+    The likelihood is unbounded: with the noise at zero and a single code there, it is infinite. So the fit comes down
+    from a large noise by expectation maximisation, which stops at the first maximum, and stays near it from then on;
+    never below `least_noise`.
 
     While atoms are still on their way, the zeros of some are blurred more than those of others. A shared noise would
     then suit the many, and the zeros of the few would pass for active codes for good. So the largest noise of an atom,
     fitted by itself, is taken for all where they differ by much.
     """
-    shared = _shared_fit(counts, least_noise)
-    start = CodeModel(
-        np.repeat(shared.density, len(counts.count)),
-        shared.power * counts.mean_square,
-        max(least_noise, shared.noise * float(np.mean(counts.mean_square))),
-    )
-    own = _own_noise(counts, start, least_noise)
-    if np.max(own) > 4 * np.median(own):
-        return _maximised(counts, start, float(np.max(own)))
-    return _maximised(counts, start, least_noise)
+    m = len(counts.count)
+    pool = counts.pooled()
+    scale = float(np.mean(counts.mean_square))
+    guess = _Guess(np.array([0.3]), np.array([3.0]), np.array([0.1]))
+    shared = _climbed(pool, _descended(pool, guess, least_noise / scale, rounds=60), least_noise / scale)
+    start = _Guess(np.repeat(shared.density, m), shared.power * counts.mean_square, 0.05 * counts.mean_square)
+    own = _descended(counts, start, least_noise, rounds=40)
+    common, floor = max(shared.noise * scale, least_noise), least_noise
+    if np.max(own.noise) > 4 * np.median(own.noise):
+        common = floor = float(np.max(own.noise))
+    fitted = _climbed(counts, _Guess(start.density, start.power, np.full(m, common)), floor)
+    return replace(fitted, least_noise=least_noise)
 
 
-def _own_noise(counts: Counts, start: CodeModel, least_noise: float) -> Vector:
-    """Variance of the noise of each atom by itself, by expectation maximisation from a large one."""
-    density, power = start.density, start.power
-    noise = np.maximum(0.05 * counts.mean_square, least_noise)
+@dataclass(frozen=True)
+class _Guess:
+    """Parameters on the way to a fit: each atom may still have its own noise."""
+
+    density: Vector
+    power: Vector
+    noise: Vector
+
+
+def _descended(counts: Counts, guess: _Guess, least_noise: float, rounds: int) -> _Guess:
+    """Expectation maximisation, each atom by itself."""
     number = np.sum(counts.count, axis=1)
-    for _ in range(40):
-        offset, rate = _line(density, power, noise)
+    for _ in range(rounds):
+        offset, rate = _line(guess.density, guess.power, guess.noise)
         active = counts.count * 0.5 * (1 + np.tanh(0.5 * (offset[:, None] + rate[:, None] * counts.z2)))
         share = np.sum(active, axis=1)
         active_square = np.sum(active * counts.z2, axis=1)
         idle_square = np.sum((counts.count - active) * counts.z2, axis=1)
-        kept = power / (power + noise)
-        power = np.maximum((kept**2 * active_square + kept * noise * share) / np.maximum(share, 1e-300), least_noise)
-        noise = (idle_square + (1 - kept) ** 2 * active_square + kept * noise * share) / number
-        noise = np.maximum(noise, least_noise)
-        density = np.clip(share / number, 1e-4, 1 - 1e-4)
-    return np.asarray(noise)
+        kept = guess.power / (guess.power + guess.noise)  # x given z and activity: mean kept z, variance kept noise
+        blur = kept * guess.noise * share
+        guess = _Guess(
+            density=np.clip(share / number, 1e-4, 1 - 1e-4),
+            power=np.maximum((kept**2 * active_square + blur) / np.maximum(share, 1e-300), least_noise),
+            noise=np.maximum((idle_square + (1 - kept) ** 2 * active_square + blur) / number, least_noise),
+        )
+    return guess
 
 
-def _shared_fit(counts: Counts, least_noise: float) -> CodeModel:
-    """All atoms as one, from several guesses of the density: the likelihood of a mixture can have several maxima."""
-    pool = counts.pooled()
-    floor = least_noise / float(np.mean(counts.mean_square))
-    guesses = [CodeModel(np.array([d]), np.array([0.9 / d]), 0.1) for d in (0.1, 0.4)]
-    fits = [_maximised(pool, guess, floor) for guess in guesses]
-    return max(fits, key=lambda fit: float(np.sum(pool.count * fit.log_density(pool.z2))))
+def _climbed(counts: Counts, guess: _Guess, least_noise: float) -> CodeModel:
+    """Climb the likelihood with one noise for all, by L-BFGS in log odds and logarithms, where parameters are alike.
 
-
-def _maximised(counts: Counts, start: CodeModel, least_noise: float) -> CodeModel:
-    """Climb the likelihood by L-BFGS in log odds and logarithms, then by a few rounds of expectation maximisation.
-
-    Each is quick where the other is slow: the first when noise and codes overlap, the second when they are far apart.
+    Expectation maximisation would take hundreds of rounds where noise and codes overlap.
     """
-    m = len(start.density)
+    m = len(guess.density)
     number = float(np.sum(counts.count))
+    near = float(guess.noise[0])
 
     def loss(x: Vector) -> tuple[float, Vector]:
         model = _from_vector(x, m)
@@ -147,32 +153,11 @@ def _maximised(counts: Counts, start: CodeModel, least_noise: float) -> CodeMode
             -_slopes(counts, model) / number,
         )
 
-    scale = float(np.mean(counts.mean_square))
-    lowest = math.log(least_noise)
-    bounds = [(-9.0, 9.0)] * m + [(lowest, math.log(scale) + 20)] * m + [(lowest, math.log(scale) + 5)]
-    x = np.clip(_to_vector(start), *np.transpose(bounds))
+    x = _to_vector(CodeModel(guess.density, guess.power, near))
+    bounds = [(-9.0, 9.0)] * m + [(value - 7, value + 7) for value in x[m : 2 * m]]
+    bounds += [(max(math.log(least_noise), math.log(near) - 2), math.log(near) + 2)]
     found = scipy.optimize.minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
-    model = _from_vector(np.asarray(found.x), m)
-    for _ in range(5):
-        model = _improved(counts, model, least_noise)
-    return model
-
-
-def _improved(counts: Counts, model: CodeModel, least_noise: float) -> CodeModel:
-    """One round of expectation maximisation."""
-    number = np.sum(counts.count, axis=1)
-    active = counts.count * model.activity(counts.z2)
-    share = np.sum(active, axis=1)
-    active_square = np.sum(active * counts.z2, axis=1)
-    idle_square = np.sum((counts.count - active) * counts.z2, axis=1)
-    kept = model.power / (model.power + model.noise)  # x given z and activity: mean kept z, variance kept noise
-    power = (kept**2 * active_square + kept * model.noise * share) / np.maximum(share, 1e-300)
-    noise = np.sum(idle_square + (1 - kept) ** 2 * active_square + kept * model.noise * share) / np.sum(number)
-    return CodeModel(
-        density=np.clip(share / number, 1e-4, 1 - 1e-4),
-        power=np.maximum(power, least_noise),
-        noise=max(float(noise), least_noise),
-    )
+    return _from_vector(np.asarray(found.x), m)
 
 
 def _slopes(counts: Counts, model: CodeModel) -> Vector:

@@ -18,7 +18,7 @@ from elldict.solver.result import Callback, Iteration, Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import power_step
 from elldict.solver.sums import Sums, measure
-from elldict.space import Array, total
+from elldict.space import Array, Space, total
 
 ROUNDING = {"float32": 1e-5, "float64": 1e-11}
 """Relative fall of the objective that rounding alone can explain."""
@@ -46,6 +46,7 @@ class Run:
     frame: Frame
     journal: Journal
     start: int = 0
+    first_stage: int = 0
     iterations: list[Iteration] = field(default_factory=list)
 
     def look(self, A: Array, contrast: Contrast, need: Needs, precision: str) -> Sums:
@@ -63,7 +64,7 @@ class Run:
         """Write one iteration down; True says that the callback wants to stop."""
         iteration = Iteration(
             start=self.start,
-            stage=stage_number,
+            stage=self.first_stage + stage_number,
             iteration=len(self.iterations) + 1,
             objective=sums.objective,
             step=step,
@@ -127,7 +128,7 @@ def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | N
 
 def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
-    here = looked(run, stage, stage.contrast, A)
+    here = looked(run, stage, stage.contrast, A, came_from=A)
     step = math.inf
     for iteration in range(1, stage.max_iter + 1):
         moved = stage.step(here.sums, here.A)
@@ -149,23 +150,29 @@ def safest(stage: Stage, here: Point, moved: Array) -> Array:
     return moved if stage.step is power_step else here.A
 
 
-def looked(run: Run, stage: Stage, contrast: Contrast, A: Array) -> Point:
+def looked(run: Run, stage: Stage, contrast: Contrast, A: Array, came_from: Array) -> Point:
     """The contrast fitted to A, if the stage fits it, and its sums."""
     if stage.refit is not None:
-        contrast = stage.refit(contrast, A)
+        contrast = stage.refit(contrast, A, longest_move(A, came_from))
     return Point(A, contrast, run.look(A, contrast, stage.need, stage.precision))
 
 
 def guarded(run: Run, stage: Stage, here: Point, moved: Array) -> Point:
     """Accept a step that does not lower the objective; otherwise take the plain step, which cannot."""
-    there = looked(run, stage, here.contrast, moved)
+    there = looked(run, stage, here.contrast, moved, here.A)
     before = here.sums.objective
     fall = before - there.sums.objective
     if fall <= ROUNDING[stage.precision] * abs(before) + stage.slack or stage.step is power_step:
         return there
-    return looked(run, stage, here.contrast, power_step(here.sums, here.A))
+    return looked(run, stage, here.contrast, power_step(here.sums, here.A), here.A)
 
 
 def distance(A: Array, B: Array) -> float:
     """Root mean square, over rows, of the distance between two matrices."""
     return math.sqrt(total((A - B) ** 2) / int(A.shape[0]))
+
+
+def longest_move(A: Array, B: Array) -> float:
+    """Largest distance between two rows."""
+    xp = Space.of(A).xp
+    return math.sqrt(float(xp.max(xp.sum((A - B) ** 2, axis=1))))

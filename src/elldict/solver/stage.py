@@ -10,8 +10,8 @@ from elldict.solver.contrasts import Contrast, Needs
 from elldict.solver.steps import Step
 from elldict.space import Array
 
-Refit = Callable[[Contrast, Array], Contrast]
-"""From the contrast in use and A to the contrast that fits the codes at A."""
+Refit = Callable[[Contrast, Array, float], Contrast]
+"""From the contrast in use, A, and the longest move of an atom on the way there, to the contrast that fits at A."""
 
 
 @dataclass(frozen=True)
