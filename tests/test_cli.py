@@ -119,6 +119,17 @@ def test_options_of_fit_are_parameters_of_the_model(ask, files):
     assert wanted.items() <= elldict.load("new.npz").get_params().items()
 
 
+def test_refinement_and_falling_exponents_are_options_of_fit(ask, files):
+    answer = ask("fit", "data.npy", "-o", "r.npz", "--p", "3,2.5", "--refine", "auto", "--seed", "0")
+    assert answer.code == 0
+    model = elldict.load("r.npz")
+    assert list(model.p) == [3.0, 2.5]
+    assert model.refined_ == "bernoulli-gaussian"
+    shown = ask("info", "r.npz").out
+    assert "3, 2.5" in shown
+    assert "expected error" in shown
+
+
 def test_force_overwrites_and_leaves_nothing_else_behind(ask, files):
     assert ask("fit", "data.npy", "-o", "model.npz", "--p", "5", "--seed", "1", "--force").code == 0
     assert elldict.load("model.npz").p == 5
@@ -228,7 +239,7 @@ CODE = "transform model.npz data.npy -o codes.npy"
         # parameters
         (f"{FIT} --p 2", "'p'"),
         (f"{FIT} --p nan", "'p'"),
-        (f"{FIT} --p three", "'--p'"),
+        (f"{FIT} --p three", "--p 'three'"),
         (f"{FIT} --n-components 7", "exceeds n_features=6"),
         (f"{FIT} --n-components 0", "n_components"),
         (f"{FIT} --max-iter 0", "max_iter"),

@@ -44,6 +44,13 @@ app = typer.Typer(
 )
 
 
+class Refinement(StrEnum):
+    """What may follow the l_p stages."""
+
+    auto = "auto"
+    bernoulli_gaussian = "bernoulli-gaussian"
+
+
 class Algorithm(StrEnum):
     """Ways to make codes."""
 
@@ -141,7 +148,10 @@ def fit(
     data: DataFile,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL.npz", help="Where the model goes.")],
     n_components: Annotated[int | None, typer.Option(help="Number of atoms.", show_default="all")] = None,
-    p: Annotated[float, typer.Option(help="Exponent of the norm, above 2.")] = 3.0,
+    p: Annotated[str, typer.Option(help="Exponent of the norm, above 2; or falling ones, such as 3,2.5,2.2.")] = "3",
+    refine: Annotated[
+        Refinement | None, typer.Option(help="Maximum likelihood after l_p.", show_default="the paper's answer")
+    ] = None,
     center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean of the samples.")] = False,
     whiten: Annotated[bool, typer.Option("--whiten/--no-whiten", help="Atoms need not be orthogonal.")] = False,
     max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
@@ -153,12 +163,14 @@ def fit(
 ) -> None:
     """Learn a dictionary from samples and write it to a file."""
     check_output(output, force, inputs=(data,))
+    exponents = _exponents(p)
     samples = open_samples(data)
     from elldict.learning import LpDictionaryLearning  # noqa: PLC0415
 
     model = LpDictionaryLearning(
         n_components,
-        p=p,
+        p=exponents,
+        refine=None if refine is None else refine.value,
         center=center,
         whiten=whiten,
         max_iter=max_iter,
@@ -318,6 +330,7 @@ def _print_fit(model: LpDictionaryLearning, shape: tuple[int, ...], seconds: flo
         ("passes", f"{model.n_passes_:g}"),
         ("seconds", f"{seconds:.2f}"),
         ("status", model.status_),
+        *_laws(model),
         ("model", _file(output)),
     ):
         _print_line(console, name, value)
@@ -329,15 +342,31 @@ def _print_model(model: LpDictionaryLearning, path: Path) -> None:
     for name, value in (
         ("file", _file(path)),
         ("atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.components_.dtype}"),
-        ("p", f"{model.p:g}"),
+        ("p", model.p if isinstance(model.p, (int, float)) else ", ".join(f"{q:g}" for q in model.p)),
         ("objective", f"{model.objective_:.6g}"),
         ("iterations", model.n_iter_),
         ("passes", f"{model.n_passes_:g}"),
         ("converged", "yes" if model.converged_ else "no"),
         ("status", model.status_),
+        *_laws(model),
         ("parameters", _changed_parameters(model)),
     ):
         _print_line(console, name, value)
+
+
+def _laws(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
+    """What the codes say of themselves."""
+    yield "density", f"{100 * float(model.density_.mean()):.3g} % of the codes are not zero"
+    yield "noise", f"standard deviation {model.noise_std_:.3g}"
+    yield "expected error", f"{100 * model.expected_error_:.3g} %"
+
+
+def _exponents(text: str) -> float | tuple[float, ...]:
+    try:
+        exponents = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise MistakeError(f"--p {text!r}: expected a number above 2, or several with commas between.") from None
+    return exponents[0] if len(exponents) == 1 else exponents
 
 
 def _changed_parameters(model: LpDictionaryLearning) -> str:
@@ -346,11 +375,11 @@ def _changed_parameters(model: LpDictionaryLearning) -> str:
     return ", ".join(changed) or "all default"
 
 
-def _fit_bar(p: float, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:
+def _fit_bar(p: str, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:
     """The bar of a fit, if there is somebody to see it; not through `verbose`, which the model would keep."""
     from elldict.progress import progress_bar  # noqa: PLC0415
 
-    return nullcontext() if quiet or not sys.stderr.isatty() else progress_bar(f"l_{p:g}", tol)
+    return nullcontext() if quiet or not sys.stderr.isatty() else progress_bar(f"l_{p}", tol)
 
 
 @contextmanager
