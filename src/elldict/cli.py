@@ -11,8 +11,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,13 +21,19 @@ import typer
 
 from elldict.atomic import write_atomically
 from elldict.command_files import MistakeError, check_output, open_samples, write_array
+from elldict.command_printing import (
+    demo_bar,
+    fit_bar,
+    make_console,
+    named_file,
+    print_demo,
+    print_fit,
+    print_line,
+    print_model,
+)
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from elldict.learning import LpDictionaryLearning
-    from elldict.pages.demo import Demo
-    from elldict.solver.result import Callback
 
 __all__ = ["app", "main", "run"]
 
@@ -131,16 +137,16 @@ def demo(
     from elldict.pages.demo import FULL, QUICK, compute_demo  # noqa: PLC0415
     from elldict.pages.render import render_page  # noqa: PLC0415
 
-    with _demo_bar() as report:
+    with demo_bar() as report:
         results = compute_demo(QUICK if quick else FULL, report)
     write_atomically(output, lambda stream: stream.write(render_page(results).encode()))
-    _print_demo(results)
-    _print_line(_console(), "page", _file(output))
+    print_demo(results)
+    print_line(make_console(), "page", named_file(output))
     if picture is not None:
         from elldict.pages.picture import draw_picture  # noqa: PLC0415
 
         write_atomically(picture, lambda stream: stream.write(draw_picture(results)))
-        _print_line(_console(), "picture", _file(picture))
+        print_line(make_console(), "picture", named_file(picture))
 
 
 @app.command()
@@ -179,12 +185,12 @@ def fit(
         random_state=seed,
     )
     began = time.perf_counter()
-    with _mistakes_named(), _fit_bar(p, tol, quiet) as callback:
+    with _mistakes_named(), fit_bar(p, tol, quiet) as callback:
         model.fit(samples, callback=callback)
     seconds = time.perf_counter() - began
     model.save(output)
     if not quiet:
-        _print_fit(model, samples.shape, seconds, output)
+        print_fit(model, samples.shape, seconds, output)
 
 
 @app.command()
@@ -205,17 +211,17 @@ def transform(
     with _mistakes_named():
         codes = fitted.transform(samples)
     write_array(output, codes)
-    console = _console()
+    console = make_console()
     console.print(f"[bold]Coded {len(codes)} samples[/] in {codes.shape[1]} atoms", highlight=False)
-    _print_line(console, "algorithm", fitted.transform_algorithm)
-    _print_line(console, "non-zero", f"{100 * float((codes != 0).mean()):.3g} % of the codes")
-    _print_line(console, "codes", _file(output))
+    print_line(console, "algorithm", fitted.transform_algorithm)
+    print_line(console, "non-zero", f"{100 * float((codes != 0).mean()):.3g} % of the codes")
+    print_line(console, "codes", named_file(output))
 
 
 @app.command()
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
-    _print_model(_open_model(model), model)
+    print_model(_open_model(model), model)
 
 
 # --- what the commands are made of ------------------------------------------------------------------------------------
@@ -244,6 +250,14 @@ def _choose_algorithm(
         model.transform_alpha = alpha
     if n_nonzero is not None:
         model.transform_n_nonzero_coefs = n_nonzero
+
+
+def _exponents(text: str) -> float | tuple[float, ...]:
+    try:
+        exponents = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise MistakeError(f"--p {text!r}: expected a number above 2, or several with commas between.") from None
+    return exponents[0] if len(exponents) == 1 else exponents
 
 
 def _need(*modules: str) -> None:
@@ -291,130 +305,3 @@ def _reason(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{os.fsdecode(error.filename)}: {error.strerror}."
-
-
-# --- printing ---------------------------------------------------------------------------------------------------------
-
-
-def _console() -> Console:
-    from rich.console import Console  # noqa: PLC0415
-
-    return Console()
-
-
-def _print_line(console: Console, name: str, value: object) -> None:
-    """One name and value; not wrapped, so that what is piped into a file stays one line each."""
-    from rich.text import Text  # noqa: PLC0415
-
-    console.print(Text.assemble("  ", (f"{name:<13}", "cyan"), str(value)), soft_wrap=True)
-
-
-def _file(path: Path) -> str:
-    return f"{path} ({_size(path.stat().st_size)})"
-
-
-def _size(n_bytes: int) -> str:
-    if n_bytes < 1000:
-        return f"{n_bytes} bytes"
-    return f"{n_bytes / 1e3:.3g} kB" if n_bytes < 999_500 else f"{n_bytes / 1e6:.3g} MB"
-
-
-def _print_fit(model: LpDictionaryLearning, shape: tuple[int, ...], seconds: float, output: Path) -> None:
-    console = _console()
-    console.print(f"[bold]Learned {model.n_components_} atoms[/] from {shape[0]} samples", highlight=False)
-    for name, value in (
-        ("samples", shape[0]),
-        ("features", shape[1]),
-        ("atoms", model.n_components_),
-        ("iterations", model.n_iter_),
-        ("passes", f"{model.n_passes_:g}"),
-        ("seconds", f"{seconds:.2f}"),
-        ("status", model.status_),
-        *_laws(model),
-        ("model", _file(output)),
-    ):
-        _print_line(console, name, value)
-
-
-def _print_model(model: LpDictionaryLearning, path: Path) -> None:
-    console = _console()
-    console.print("[bold]LpDictionaryLearning[/]", highlight=False)
-    for name, value in (
-        ("file", _file(path)),
-        ("atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.components_.dtype}"),
-        ("p", model.p if isinstance(model.p, (int, float)) else ", ".join(f"{q:g}" for q in model.p)),
-        ("objective", f"{model.objective_:.6g}"),
-        ("iterations", model.n_iter_),
-        ("passes", f"{model.n_passes_:g}"),
-        ("converged", "yes" if model.converged_ else "no"),
-        ("status", model.status_),
-        *_laws(model),
-        ("parameters", _changed_parameters(model)),
-    ):
-        _print_line(console, name, value)
-
-
-def _laws(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
-    """What the codes say of themselves."""
-    yield "density", f"{100 * float(model.density_.mean()):.3g} % of the codes are not zero"
-    yield "noise", f"standard deviation {model.noise_std_:.3g}"
-    yield "expected error", f"{100 * model.expected_error_:.3g} %"
-
-
-def _exponents(text: str) -> float | tuple[float, ...]:
-    try:
-        exponents = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise MistakeError(f"--p {text!r}: expected a number above 2, or several with commas between.") from None
-    return exponents[0] if len(exponents) == 1 else exponents
-
-
-def _changed_parameters(model: LpDictionaryLearning) -> str:
-    default = type(model)().get_params()
-    changed = [f"{name}={value!r}" for name, value in model.get_params().items() if value != default[name]]
-    return ", ".join(changed) or "all default"
-
-
-def _fit_bar(p: str, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:
-    """The bar of a fit, if there is somebody to see it; not through `verbose`, which the model would keep."""
-    from elldict.progress import progress_bar  # noqa: PLC0415
-
-    return nullcontext() if quiet or not sys.stderr.isatty() else progress_bar(f"l_{p}", tol)
-
-
-@contextmanager
-def _demo_bar() -> Iterator[Callable[[str, float], None]]:
-    """Show the way through the demo, if there is somebody to see it."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    columns = (
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    with progress if sys.stderr.isatty() else nullcontext():
-        task = progress.add_task("", total=1.0)
-        yield lambda doing, share: progress.update(task, description=doing, completed=share)
-
-
-def _print_demo(results: Demo) -> None:
-    from rich.table import Table  # noqa: PLC0415
-
-    setting = results.setting
-    console = _console()
-    console.print(
-        f"[bold]{setting.n_features} hidden atoms[/] in {setting.n_samples} samples: error in per cent", highlight=False
-    )
-    table = Table()
-    for column in ("p", "measured", "theory", "paper", "iterations", "seconds"):
-        table.add_column(column, justify="right")
-    for row in results.recoveries:
-        paper = "-" if row.paper_error is None else f"{100 * row.paper_error:.2g}"
-        figures = (f"{100 * row.error:.3f}", f"{100 * row.expected_error:.3f}", paper)
-        table.add_row(f"{row.p:g}", *figures, str(row.n_iter), f"{row.seconds:.2f}")
-    console.print(table)
-    for way in results.digits.ways:
-        _print_line(console, f"{100 * way.error:.1f} %", f"of the digits is lost with {way.in_words}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,10 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import orthogonal_mp_gram
 
+from elldict.kernels.generic import FreshWork
 from elldict.samples.base import Samples
+from elldict.solver.code_model import CodeModel
+from elldict.solver.contrasts import BernoulliGaussian, Needs
 from elldict.space import Array, Space, real_dtype, to_numpy
 
 Rule = Callable[[Array, Any], Array]
@@ -74,24 +78,72 @@ class MatchingPursuit:
 
 
 @dataclass(frozen=True)
+class Likelihood:
+    """Log-likelihood of each sample, from its codes and from its coordinates in directions that belong to no atom."""
+
+    contrast: BernoulliGaussian
+    n_atoms: int
+    rest_std: float
+    volume: float  # logarithm of the factor by which coordinates are larger than the samples they come from
+
+    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
+        codes, rest = Z[:, : self.n_atoms], Z[:, self.n_atoms :]
+        logs = xp.sum(self.contrast.terms(codes, Needs.GRADIENT, FreshWork(), xp).value, axis=1, keepdims=True)
+        n_rest = int(rest.shape[1])
+        if n_rest:
+            squares = xp.sum(rest * rest, axis=1, keepdims=True) / self.rest_std**2
+            logs = logs - 0.5 * squares - n_rest * (math.log(self.rest_std) + 0.5 * math.log(2 * math.pi))
+        return logs + self.volume
+
+
+def likelihood_coder(
+    unmixing: Array, rest: Array, laws: tuple[Array, Array, float], rest_std: float
+) -> tuple[Array, Likelihood]:
+    """Rows for codes and rest, and the rule that makes log-likelihoods of them; `laws` is density, scale, noise_std.
+
+    Atoms without codes, beyond the rank of the samples, have density 0 and are left out.
+    """
+    density, scale = (np.asarray(to_numpy(law), dtype=np.float64) for law in laws[:2])
+    used = density > 0
+    least = 1e-9 * float(np.max(scale))  # codes that are exactly zero have no density otherwise
+    noise, power = max(laws[2], least) ** 2, np.maximum(scale[used], least) ** 2
+    model = CodeModel(np.clip(density[used], 1e-6, 1 - 1e-6), power, noise)
+    rows = np.vstack([to_numpy(unmixing)[used], to_numpy(rest)]).astype(np.float64)
+    volume = 0.5 * float(np.linalg.slogdet(rows @ rows.T)[1])
+    return rows, Likelihood(BernoulliGaussian(model), int(np.sum(used)), rest_std, volume)
+
+
+@dataclass(frozen=True)
 class CodeKernel:
     """Codes of one tile."""
 
     rows: Array  # (m, n)
     mean: Array  # (n,)
     rule: Rule
-    dtype: str
+    dtype: str  # in which codes are made
+    result: str  # in which they are returned
 
     def bind(self, space: Space) -> Callable[[Array], Array]:
         """Return the function that codes one tile."""
+        # the mean is subtracted from the samples, not from the codes: a large mean would cost digits there
         rows, mean = space.asarray(self.rows, self.dtype), space.asarray(self.mean, self.dtype)
-        # subtracted from the samples, not from the codes: a large mean would cost digits there
-        return lambda Y: self.rule((Y - mean) @ rows.T, space.xp)
+        xp, dtype, result = space.xp, getattr(space.xp, self.dtype), getattr(space.xp, self.result)
+
+        def visit(Y: Array) -> Array:
+            codes = self.rule((xp.astype(Y, dtype, copy=False) - mean) @ rows.T, xp)
+            return xp.astype(codes, result, copy=False)
+
+        return visit
 
 
 def encode(samples: Samples, rows: Array, mean: Array, rule: Rule) -> Array:
     """Codes (r, m) of all samples."""
-    return samples.map_rows(CodeKernel(rows, mean, rule, samples.dtype), int(rows.shape[0]))
+    return samples.map_rows(CodeKernel(rows, mean, rule, samples.dtype, samples.dtype), int(rows.shape[0]))
+
+
+def log_likelihoods(samples: Samples, rows: Array, mean: Array, rule: Likelihood) -> Array:
+    """Log-likelihood (r,) of all samples; in float64, where the squares of rare codes do not overflow."""
+    return samples.map_rows(CodeKernel(rows, mean, rule, "float64", samples.dtype), 1)[:, 0]
 
 
 def decode(codes: Array, components: Array, mean: Array) -> Array:
@@ -101,8 +153,27 @@ def decode(codes: Array, components: Array, mean: Array) -> Array:
     return codes @ space.asarray(components, dtype) + space.asarray(mean, dtype)
 
 
-def matching_pursuit(components: Array, k: int) -> tuple[Array, MatchingPursuit]:
-    """Atoms of unit length, and the rule that codes from the products with them."""
-    lengths = np.linalg.norm(to_numpy(components), axis=1)
-    atoms = to_numpy(components) / lengths[:, None]
+def coder(
+    algorithm: str, components: Array, unmixing: Array, *, alpha: float | None, n_nonzero: int
+) -> tuple[Array, Rule]:
+    """Rows for the linear codes, and the rule that makes of them what `algorithm` asks for."""
+    if algorithm == "linear":
+        return unmixing, keep
+    if algorithm == "omp":
+        return _pursuit(components, unmixing, n_nonzero)
+    if alpha is None:
+        raise ValueError(
+            f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes."
+        )
+    return unmixing, SoftThreshold(alpha) if algorithm == "threshold" else HardThreshold(alpha)
+
+
+def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
+    atoms = to_numpy(components)
+    if k > len(atoms):
+        raise ValueError(f"transform_n_nonzero_coefs={k} exceeds the {len(atoms)} atoms learned.")
+    if np.array_equal(atoms, to_numpy(unmixing)):  # orthonormal: the best k are the largest k
+        return unmixing, Largest(k)
+    lengths = np.linalg.norm(atoms, axis=1)
+    atoms = atoms / lengths[:, None]
     return atoms, MatchingPursuit(atoms @ atoms.T, lengths, k)

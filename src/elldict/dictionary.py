@@ -49,6 +49,8 @@ class Laws:
     noise_std: float
     atom_error: NDArray[np.float64]  # (m,)
     expected_error: float
+    rest: NDArray[np.float64]  # (k - m, n) rows for the directions in which samples vary and that belong to no atom
+    rest_std: float
 
 
 def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey) -> Laws:
@@ -67,7 +69,15 @@ def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey
         noise_std=0.0 if model.noise <= 4 * model.least_noise else float(np.sqrt(model.noise)) / unit,
         atom_error=np.append(errors, np.full(n_filled, np.nan)),
         expected_error=float(np.mean(errors)),
+        rest=frame.unmixing(_complement(to_numpy(answer.A))),
+        rest_std=float(np.sqrt(rest)) / unit if unsought else 1.0,
     )
+
+
+def _complement(A: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal rows orthogonal to those of A (m, k), shape (k - m, k)."""
+    m, k = A.shape
+    return np.asarray(np.linalg.qr(A.T, mode="complete")[0].T[m:]) if m < k else np.zeros((0, k))
 
 
 def _canonical_basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ from elldict.solver.refine import Answer, Witnesses, answer_of, likelihood_stage
 from elldict.solver.result import Callback, Solution
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
-from elldict.space import Array, Space, to_numpy
+from elldict.space import Array, Space, total
 from elldict.validation import (
     check_callback,
     check_codes,
@@ -296,6 +296,44 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         check_is_fitted(self)
         return coding.decode(check_codes(self, X, self.components_), self.components_, self.mean_)
 
+    def score_samples(self, X: Any) -> Array:
+        """Log-likelihood of each sample under the fitted law: atoms, densities, scales and noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, as rows.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Log-likelihoods, in the units of X. Directions in which the samples of the fit did not vary are left out.
+        """
+        check_is_fitted(self)
+        check_same_space(self, X, self.components_, "score_samples")
+        samples = check_samples(self, X, fitting=False)
+        laws = (self.density_, self.scale_, self.noise_std_)
+        rows, rule = coding.likelihood_coder(self.unmixing_, self._rest, laws, self._rest_std)
+        return coding.log_likelihoods(samples, rows, self.mean_, rule)
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Mean log-likelihood of samples, for choosing p and n_components on data that the fit has not seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, as rows.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+            Mean of `score_samples`.
+        """
+        logs = self.score_samples(X)
+        return total(logs) / int(logs.shape[0])
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that :func:`elldict.load` reads.
 
@@ -350,25 +388,16 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.atom_error_ = space.asarray(laws.atom_error, dtype)
         self.noise_std_ = laws.noise_std
         self.expected_error_ = laws.expected_error
+        self._rest = space.asarray(laws.rest, dtype)
+        self._rest_std = laws.rest_std
 
     def _coder(self) -> tuple[Array, coding.Rule]:
         """Rows for the linear codes, and what is done with them."""
-        algorithm, alpha = self.transform_algorithm, self.transform_alpha
-        if algorithm == "linear":
-            return self.unmixing_, coding.keep
-        if algorithm == "omp":
-            default = min(self.n_components_, max(1, self.n_features_in_ // 10))
-            k = self.transform_n_nonzero_coefs or default
-            if k > self.n_components_:
-                raise ValueError(f"transform_n_nonzero_coefs={k} exceeds the {self.n_components_} atoms learned.")
-            if np.array_equal(to_numpy(self.components_), to_numpy(self.unmixing_)):
-                return self.unmixing_, coding.Largest(k)
-            return coding.matching_pursuit(self.components_, k)
-        if alpha is None:
-            raise ValueError(
-                f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes."
-            )
-        return self.unmixing_, coding.SoftThreshold(alpha) if algorithm == "threshold" else coding.HardThreshold(alpha)
+        default = min(self.n_components_, max(1, self.n_features_in_ // 10))
+        n_nonzero = self.transform_n_nonzero_coefs or default
+        return coding.coder(
+            self.transform_algorithm, self.components_, self.unmixing_, alpha=self.transform_alpha, n_nonzero=n_nonzero
+        )
 
     @property
     def mixing_(self) -> Array:

@@ -25,6 +25,7 @@ SCALARS: dict[str, type] = {
     "status_": str,
     "noise_std_": float,
     "expected_error_": float,
+    "_rest_std": float,
 }
 ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
 REFINEMENTS = (None, "bernoulli-gaussian")
@@ -44,6 +45,7 @@ def packed(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[Any]
     if hasattr(model, "feature_names_in_"):
         header["feature_names_in_"] = [str(name) for name in model.feature_names_in_]
     arrays = {name: to_numpy(getattr(model, f"{name}_")) for name in ARRAYS}
+    arrays["rest"] = to_numpy(model._rest)
     arrays["history"] = np.array([astuple(iteration)[: len(COLUMNS)] for iteration in model.history_], dtype=np.float64)
     return header, arrays
 
@@ -67,6 +69,10 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
         if array.shape != shape or array.dtype.kind != "f" or not finite:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
         setattr(model, f"{name}_", array)
+    rest = arrays["rest"]
+    if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
+        raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
+    model._rest = rest
     rows = (dict(zip(header["history_columns"], row, strict=True)) for row in arrays["history"].tolist())
     model.history_ = tuple(_iteration(row) for row in rows)
     if "feature_names_in_" in header:

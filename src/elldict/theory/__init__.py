@@ -4,7 +4,6 @@ from elldict.theory.accuracy import cramer_rao_bound, expected_error, gaussian_m
 from elldict.theory.bounds import noise_gap, recovery_constant, samples_needed, sharpness_constant
 from elldict.theory.population import (
     convergence_factor,
-    expected_power,
     first_stage_bound,
     growth_rates,
     population_gradient,
@@ -13,6 +12,7 @@ from elldict.theory.population import (
     signal_ratio,
     signal_ratios,
 )
+from elldict.theory.supports import expected_power
 
 __all__ = [
     "convergence_factor",

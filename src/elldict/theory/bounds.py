@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from elldict.theory.accuracy import gaussian_moment
-from elldict.theory.population import check_density, check_exponent
+from elldict.theory.supports import check_density, check_exponent
 
 __all__ = ["noise_gap", "recovery_constant", "samples_needed", "sharpness_constant"]
 

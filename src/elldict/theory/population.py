@@ -7,19 +7,15 @@ atoms sought are the signed unit vectors, and a row a of A holds its own codes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cache
 
 import numpy as np
-from numpy.polynomial.polynomial import polyder, polymul, polyval
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gamma
 
 from elldict.theory.accuracy import gaussian_moment
+from elldict.theory.supports import all_finite, check_density, check_exponent, expected_power, power_without_one
 
 __all__ = [
     "convergence_factor",
-    "expected_power",
     "first_stage_bound",
     "growth_rates",
     "population_gradient",
@@ -30,65 +26,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-
-STEP = 0.2  # of the trapezoidal rule: its error exp(-2 pi d / STEP), with a strip of analyticity d > 1, is below 1e-13
-NEGLIGIBLE = 42.0  # exp(-42) = 6e-19: what lies beyond is lost in rounding
-
-
-def expected_power(squares: ArrayLike, density: float, power: float, *, offset: ArrayLike = 0.0) -> Array:
-    """Mean over random supports of a power of a sum of squares.
-
-    Parameters
-    ----------
-    squares : array_like of shape (..., n)
-        Numbers x_j >= 0, in the paper the squares of the coordinates of a vector.
-    density : float
-        Probability theta, in (0, 1), with which each coordinate is in the support, independently of the others.
-    power : float
-        Exponent s > 0.
-    offset : array_like of shape (...), default=0.0
-        Number c >= 0 that is in the sum whatever the support.
-
-    Returns
-    -------
-    ndarray of shape (...)
-        E (c + sum_j b_j x_j)^s with b_j ~ Ber(theta).
-
-    Notes
-    -----
-    There are 2^n supports, but the Laplace transform of Y = c + sum_j b_j x_j is a product over coordinates. With m the
-    smallest whole number above s,
-
-        Y^s = 1/Gamma(m-s) int_0^inf t^(m-s-1) Y^m exp(-tY) dt.
-
-    The mean of Y^m exp(-tY) is that product times the m-th moment of a sum of independent variables (coordinate j is
-    then active with probability theta exp(-t x_j) / (1 - theta + theta exp(-t x_j))). Nothing is subtracted from the
-    power, as a Taylor polynomial would be, so the integrand is positive and the result has a small *relative* error,
-    about 1e-14 up to s = 5 and 1e-11 up to s = 8 (moments are sums of cumulants, which alternate in sign: eight digits
-    are left at s = 12). Whole s need no integral.
-
-    The integral is taken by the trapezoidal rule in u, log t = u - exp(-u): double exponential decay towards t = 0,
-    where t^(m-s) alone decays slowly; plain logarithmic steps towards large t, because the x_j may have very different
-    sizes and each size has its own region of t.
-
-    Examples
-    --------
-    >>> from elldict.theory import expected_power
-    >>> float(expected_power([9.0, 16.0], 0.5, 1))
-    12.5
-    >>> round(float(expected_power([9.0, 16.0], 0.5, 0.5)), 10)  # (0 + 3 + 4 + 5) / 4
-    3.0
-    """
-    check_density(density)
-    x, c = np.asarray(squares, dtype=np.float64), np.asarray(offset, dtype=np.float64)
-    if x.ndim == 0 or not _all_finite(x, c) or np.any(x < 0) or np.any(c < 0):
-        raise ValueError("squares and offset: expected finite numbers >= 0, squares with at least one axis.")
-    if not 0 < power < math.inf:
-        raise ValueError(f"power={power!r}: expected a finite number above 0.")
-    shape = np.broadcast_shapes(x.shape[:-1], c.shape)
-    # a coordinate of no size can be left out: then one road serves both kinds of mean
-    padded = np.concatenate([np.broadcast_to(x, (*shape, x.shape[-1])), np.zeros((*shape, 1))], axis=-1)
-    return _power_without_one(padded, np.broadcast_to(c, shape)[..., None], density, power)[..., -1]
 
 
 def population_objective(A: ArrayLike, p: float, density: float) -> float:
@@ -145,7 +82,7 @@ def population_gradient(A: ArrayLike, p: float, density: float) -> Array:
     rows = _check_rows(A, p, density)
     squares = rows**2
     # the mean over supports that hold i, for every i
-    means = _power_without_one(squares, squares, density, p / 2 - 1)
+    means = power_without_one(squares, squares, density, p / 2 - 1)
     return p * gaussian_moment(p) * density * rows * means
 
 
@@ -265,7 +202,7 @@ def growth_rates(a: ArrayLike, p: float, density: float) -> Array:
     if others.size == 0:
         raise ValueError("a has one coordinate: expected two or more.")
     squares = (others / signal) ** 2  # rates do not depend on the length of a
-    with_signal, with_other, with_both = _power_without_one(
+    with_signal, with_other, with_both = power_without_one(
         np.broadcast_to(squares, (3, squares.size)),
         np.stack([np.ones_like(squares), squares, 1 + squares]),
         density,
@@ -345,107 +282,20 @@ def convergence_factor(density: float) -> float:
 # --- means over supports ----------------------------------------------------------------------------------------------
 
 
-def _power_without_one(x: Array, c: Array, density: float, power: float) -> Array:
-    """E (c_i + sum_{j != i} b_j x_j)^power for every i; x: (..., n), c: (..., n) or (..., 1), result (..., n).
-
-    One pass over n coordinates gives all n means: what a coordinate adds to a sum is taken off again. Where c_i >= x_i,
-    as in all uses (or x_i = 0), what is taken off is no larger than what stays, and no digits are lost.
-    """
-    largest = np.max(c, axis=-1, keepdims=True) + np.sum(x, axis=-1, keepdims=True)
-    scale = np.where(largest > 0, largest, 1.0)
-    x, c = x / scale, c / scale
-    order = math.ceil(power)
-    if order == power:
-        return np.asarray(scale**power * _damped_moment(x, c, density, order, 0.0))
-    rest = order - power
-    total = np.zeros(np.broadcast_shapes(x.shape, c.shape))
-    for log_t, width in _nodes(rest, _last_node(x, c, density, power)):
-        total += width * math.exp(rest * log_t) * _damped_moment(x, c, density, order, math.exp(log_t))
-    return np.asarray(scale**power * total / gamma(rest))
-
-
-def _nodes(rest: float, last: float) -> Iterator[tuple[float, float]]:
-    """Values of log t, and their weights for an integral over log t; the integrand starts as t^rest."""
-    first = -math.log(NEGLIGIBLE / rest)
-    for u in np.arange(first, last + STEP, STEP).tolist():
-        yield u - math.exp(-u), STEP * (1 + math.exp(-u))
-
-
-def _last_node(x: Array, c: Array, density: float, power: float) -> float:
-    """Where the integral may stop: either the smallest sum has decayed, or smaller sums no longer matter."""
-    sizes = np.concatenate([x[x > 0], c[c > 0]])
-    if sizes.size == 0:
-        return 0.0
-    decayed = math.log(NEGLIGIBLE / float(np.min(sizes)))
-    immaterial = (NEGLIGIBLE - math.log(density)) / power + math.log(x.shape[-1] + 1)
-    return 1 + min(decayed, immaterial)
-
-
-def _damped_moment(x: Array, c: Array, density: float, order: int, t: float) -> Array:
-    """E Y^order exp(-tY) for Y = c_i + sum_{j != i} b_j x_j."""
-    log_factor = np.log1p(density * np.expm1(-t * x))
-    chance = np.exp(math.log(density) - t * x - log_factor)  # of being active, after damping
-    polynomials = enumerate(_bernoulli_cumulants(order), start=1)
-    cumulants = [_sum_without_one(x**k * polyval(chance, polynomial)) for k, polynomial in polynomials]
-    cumulants[0] = cumulants[0] + c
-    return np.asarray(np.exp(_sum_without_one(log_factor) - t * c) * _moment_from_cumulants(cumulants))
-
-
-def _sum_without_one(terms: Array) -> Array:
-    return np.asarray(np.sum(terms, axis=-1, keepdims=True) - terms)
-
-
-@cache
-def _bernoulli_cumulants(order: int) -> tuple[Array, ...]:
-    """Cumulants 1 to order of a Bernoulli variable, as (coefficients of) polynomials in its probability."""
-    cumulants = [np.array([0.0, 1.0])]
-    while len(cumulants) < order:
-        cumulants.append(np.asarray(polymul([0.0, 1.0, -1.0], polyder(cumulants[-1]))))
-    return tuple(cumulants)
-
-
-def _moment_from_cumulants(cumulants: list[Array]) -> Array:
-    """Moment about zero, of the order of the last cumulant."""
-    moments = [np.ones_like(cumulants[0])]
-    for order in range(1, len(cumulants) + 1):
-        terms = [math.comb(order - 1, k) * cumulants[k] * moments[order - 1 - k] for k in range(order)]
-        moments.append(np.sum(terms, axis=0))
-    return moments[-1]
-
-
-# --- arguments --------------------------------------------------------------------------------------------------------
-
-
-def check_exponent(p: float) -> None:
-    """Refuse an exponent for which the method means nothing."""
-    if not 2 < p < math.inf:
-        raise ValueError(f"p={p!r}: expected a finite number above 2.")
-
-
-def check_density(density: float) -> None:
-    """Refuse what is no probability, or gives no sparse codes."""
-    if not 0 < density < 1:
-        raise ValueError(f"density={density!r}: expected a probability above 0 and below 1 (at 1 codes are Gaussian).")
-
-
-def _all_finite(*arrays: Array) -> bool:
-    return all(bool(np.all(np.isfinite(array))) for array in arrays)
-
-
 def _check_rows(A: ArrayLike, p: float, density: float) -> Array:
     check_exponent(p)
     check_density(density)
     rows = np.asarray(A, dtype=np.float64)
     if rows.ndim not in (1, 2) or rows.size == 0:
         raise ValueError(f"A has shape {rows.shape}: expected (n,) or (m, n), not empty.")
-    if not _all_finite(rows):
+    if not all_finite(rows):
         raise ValueError("A holds NaN or infinity: expected finite numbers.")
     return rows
 
 
 def _check_vector(a: ArrayLike) -> Array:
     vector = np.asarray(a, dtype=np.float64)
-    if vector.ndim != 1 or not _all_finite(vector) or not np.any(vector):
+    if vector.ndim != 1 or not all_finite(vector) or not np.any(vector):
         raise ValueError(f"a has shape {vector.shape}: expected one vector (n,), finite and not zero.")
     return vector
 

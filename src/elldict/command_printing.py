@@ -1,0 +1,137 @@
+"""What the command line shows: summaries, tables and bars."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elldict.learning import LpDictionaryLearning
+    from elldict.pages.demo import Demo
+    from elldict.solver.result import Callback
+
+
+def make_console() -> Console:
+    """Where summaries go."""
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console()
+
+
+def print_line(console: Console, name: str, value: object) -> None:
+    """One name and value; not wrapped, so that what is piped into a file stays one line each."""
+    from rich.text import Text  # noqa: PLC0415
+
+    console.print(Text.assemble("  ", (f"{name:<15}", "cyan"), str(value)), soft_wrap=True)
+
+
+def named_file(path: Path) -> str:
+    """Name and size of a file."""
+    return f"{path} ({_size(path.stat().st_size)})"
+
+
+def _size(n_bytes: int) -> str:
+    if n_bytes < 1000:
+        return f"{n_bytes} bytes"
+    return f"{n_bytes / 1e3:.3g} kB" if n_bytes < 999_500 else f"{n_bytes / 1e6:.3g} MB"
+
+
+def print_fit(model: LpDictionaryLearning, shape: tuple[int, ...], seconds: float, output: Path) -> None:
+    """Summary of a fit."""
+    console = make_console()
+    console.print(f"[bold]Learned {model.n_components_} atoms[/] from {shape[0]} samples", highlight=False)
+    for name, value in (
+        ("samples", shape[0]),
+        ("features", shape[1]),
+        ("atoms", model.n_components_),
+        ("iterations", model.n_iter_),
+        ("passes", f"{model.n_passes_:g}"),
+        ("seconds", f"{seconds:.2f}"),
+        ("status", model.status_),
+        *_laws(model),
+        ("model", named_file(output)),
+    ):
+        print_line(console, name, value)
+
+
+def print_model(model: LpDictionaryLearning, path: Path) -> None:
+    """What a model file holds."""
+    console = make_console()
+    console.print("[bold]LpDictionaryLearning[/]", highlight=False)
+    for name, value in (
+        ("file", named_file(path)),
+        ("atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.components_.dtype}"),
+        ("p", model.p if isinstance(model.p, (int, float)) else ", ".join(f"{q:g}" for q in model.p)),
+        ("objective", f"{model.objective_:.6g}"),
+        ("iterations", model.n_iter_),
+        ("passes", f"{model.n_passes_:g}"),
+        ("converged", "yes" if model.converged_ else "no"),
+        ("status", model.status_),
+        *_laws(model),
+        ("parameters", _changed_parameters(model)),
+    ):
+        print_line(console, name, value)
+
+
+def _laws(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
+    """What the codes say of themselves."""
+    yield "density", f"{100 * float(model.density_.mean()):.3g} % of the codes are not zero"
+    yield "noise", f"standard deviation {model.noise_std_:.3g}"
+    yield "expected error", f"{100 * model.expected_error_:.3g} %"
+
+
+def _changed_parameters(model: LpDictionaryLearning) -> str:
+    default = type(model)().get_params()
+    changed = [f"{name}={value!r}" for name, value in model.get_params().items() if value != default[name]]
+    return ", ".join(changed) or "all default"
+
+
+def fit_bar(p: str, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:
+    """The bar of a fit, if there is somebody to see it; not through `verbose`, which the model would keep."""
+    from elldict.progress import progress_bar  # noqa: PLC0415
+
+    return nullcontext() if quiet or not sys.stderr.isatty() else progress_bar(f"l_{p}", tol)
+
+
+@contextmanager
+def demo_bar() -> Iterator[Callable[[str, float], None]]:
+    """Show the way through the demo, if there is somebody to see it."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    with progress if sys.stderr.isatty() else nullcontext():
+        task = progress.add_task("", total=1.0)
+        yield lambda doing, share: progress.update(task, description=doing, completed=share)
+
+
+def print_demo(results: Demo) -> None:
+    """The demo's numbers."""
+    from rich.table import Table  # noqa: PLC0415
+
+    setting = results.setting
+    console = make_console()
+    console.print(
+        f"[bold]{setting.n_features} hidden atoms[/] in {setting.n_samples} samples: error in per cent", highlight=False
+    )
+    table = Table()
+    for column in ("p", "measured", "theory", "paper", "iterations", "seconds"):
+        table.add_column(column, justify="right")
+    for row in results.recoveries:
+        paper = "-" if row.paper_error is None else f"{100 * row.paper_error:.2g}"
+        figures = (f"{100 * row.error:.3f}", f"{100 * row.expected_error:.3f}", paper)
+        table.add_row(f"{row.p:g}", *figures, str(row.n_iter), f"{row.seconds:.2f}")
+    console.print(table)
+    for way in results.digits.ways:
+        print_line(console, f"{100 * way.error:.1f} %", f"of the digits is lost with {way.in_words}")
