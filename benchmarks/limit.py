@@ -2,6 +2,7 @@
 
 python benchmarks/limit.py            # n = 32, a few minutes on 2 cores
 python benchmarks/limit.py --full     # with n = 100
+python benchmarks/limit.py --few      # few samples without noise: how often recovery is exact
 """
 
 from __future__ import annotations
@@ -80,9 +81,28 @@ def run(setting: Setting, seeds: int) -> dict[str, NDArray[np.float64]]:
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
+def few_samples(seeds: int) -> None:
+    """Share of exact recoveries, and of answers that say they are exact and are not."""
+    print(f"{'n':>4} {'r':>6} | {'l3 exact':>9} {'annealed + refined':>19} {'wrong, claimed exact':>21} {'seconds':>8}")
+    for n, r in ((30, 180), (30, 240), (60, 360), (100, 600)):
+        plain = exact = wrong = 0
+        began = time.perf_counter()
+        for seed in range(seeds):
+            X, dictionary, _ = make_bernoulli_gaussian(r, n, density=0.3, random_state=seed)
+            atoms = LpDictionaryLearning(random_state=seed).fit(X).components_
+            plain += recovery_error(atoms, dictionary) < 1e-6
+            model = LpDictionaryLearning(p=(3, 2.5, 2.2), refine="auto", random_state=seed).fit(X)
+            found = recovery_error(model.components_, dictionary) < 1e-6
+            exact += found
+            wrong += not found and "exactly sparse" in model.status_
+        seconds = (time.perf_counter() - began) / seeds
+        print(f"{n:>4} {r:>6} | {plain:>5}/{seeds} {exact:>16}/{seeds} {wrong:>18}/{seeds} {seconds:>8.1f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--few", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -90,6 +110,8 @@ def main() -> None:
         f"elldict {__version__}, numpy {np.__version__}, scikit-learn {sklearn.__version__}, "
         f"{platform.machine()}, {os.cpu_count()} cores, float32, {arguments.seeds} seeds; errors in per cent"
     )
+    if arguments.few:
+        return few_samples(arguments.seeds)
     print(
         f"{'n':>4} {'r':>6} {'theta':>5} {'sigma':>5} {'corr':>4} | {'l3':>8} {'theory':>8} {'FastICA':>8} "
         f"{'refined':>8} {'bar':>8} {'limit':>8} | {'refined/limit':>13} {'accepted':>8} | seconds l3, FastICA, refined"

@@ -247,7 +247,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             starts = self._starts(rng, min(m, found.rank), frame, found.n_features)
             pilot, history = solve(samples, frame, stages, starts, journal)
             run = Run(samples, frame.moved_to(samples.space), journal, pilot.iterations[-1].start, len(stages))
-            answer = self._answer(pilot, run, Witnesses.drawn(samples, frame, rng), stages[-1].precision)
+            run.iterations.extend(pilot.iterations)
+            answer = self._answer(pilot, run, Witnesses.drawn(samples, frame, rng), stages[-1])
         dictionary = canonical_dictionary(answer, frame, found, m)
         judging.warn_of_answer(answer, dictionary.order, found, stacklevel=5)
         self._keep(dictionary, frame, samples.space, samples.dtype)
@@ -258,7 +259,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.converged_ = answer.converged
         self.status_ = answer.status
         self.refined_ = answer.refined
-        self.history_ = (*history, *run.iterations)
+        self.history_ = (*history, *run.iterations[len(pilot.iterations) :])
 
     def transform(self, X: Any) -> Array:
         """Codes of samples, by `transform_algorithm`.
@@ -366,12 +367,12 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         for _ in range(self.n_init):
             yield frame.start(random_orthonormal(m, n_features, rng))
 
-    def _answer(self, pilot: Solution, run: Run, witnesses: Witnesses, precision: str) -> Answer:
+    def _answer(self, pilot: Solution, run: Run, witnesses: Witnesses, lp_stage: Stage) -> Answer:
         """The l_p answer, refined if asked."""
         if self.refine is None:
             return answer_of(pilot, witnesses)
-        stage = likelihood_stage(witnesses, pilot.A, precision=precision, tol=self.tol, max_iter=self.max_iter)
-        return refined_answer(pilot, run, witnesses, stage, on_evidence=self.refine == "auto")
+        stage = likelihood_stage(witnesses, pilot.A, precision=lp_stage.precision, tol=self.tol, max_iter=self.max_iter)
+        return refined_answer(pilot, run, witnesses, (lp_stage, stage), on_evidence=self.refine == "auto")
 
     def _keep(self, dictionary: Dictionary, frame: Frame, space: Space, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples."""
