@@ -99,25 +99,14 @@ def few_samples(seeds: int) -> None:
         print(f"{n:>4} {r:>6} | {plain:>5}/{seeds} {exact:>16}/{seeds} {wrong:>18}/{seeds} {seconds:>8.1f}", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--few", action="store_true")
-    parser.add_argument("--seeds", type=int, default=5)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    print(
-        f"elldict {__version__}, numpy {np.__version__}, scikit-learn {sklearn.__version__}, "
-        f"{platform.machine()}, {os.cpu_count()} cores, float32, {arguments.seeds} seeds; errors in per cent"
-    )
-    if arguments.few:
-        return few_samples(arguments.seeds)
+def noise_table(full: bool, seeds: int) -> None:
+    """One row a setting."""
     print(
         f"{'n':>4} {'r':>6} {'theta':>5} {'sigma':>5} {'corr':>4} | {'l3':>8} {'theory':>8} {'FastICA':>8} "
         f"{'refined':>8} {'bar':>8} {'limit':>8} | {'refined/limit':>13} {'accepted':>8} | seconds l3, FastICA, refined"
     )
-    for setting in settings(arguments.full):
-        found = run(setting, arguments.seeds)
+    for setting in settings(full):
+        found = run(setting, seeds)
         mean = {name: float(np.mean(column)) for name, column in found.items()}
         law = {
             "n_features": setting.n_features,
@@ -135,9 +124,26 @@ def main() -> None:
             f"{setting.n_features:>4} {setting.n_samples:>6} {setting.density:>5} {setting.noise_std:>5} "
             f"{setting.corruption:>4} | "
             + " ".join(f"{100 * value:>8.4f}" for value in columns)
-            + f" | {ratio:>13} {int(np.sum(found['accepted'])):>5}/{arguments.seeds} | {times}",
+            + f" | {ratio:>13} {int(np.sum(found['accepted'])):>5}/{seeds} | {times}",
             flush=True,
         )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--few", action="store_true")
+    parser.add_argument("--seeds", type=int, default=5)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(
+        f"elldict {__version__}, numpy {np.__version__}, scikit-learn {sklearn.__version__}, "
+        f"{platform.machine()}, {os.cpu_count()} cores, float32, {arguments.seeds} seeds; errors in per cent"
+    )
+    if arguments.few:
+        few_samples(arguments.seeds)
+    else:
+        noise_table(arguments.full, arguments.seeds)
 
 
 if __name__ == "__main__":
