@@ -138,7 +138,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     print(
         f"elldict {__version__}, numpy {np.__version__}, scikit-learn {sklearn.__version__}, "
-        f"{platform.machine()}, {os.cpu_count()} cores, float32, {arguments.seeds} seeds; errors in per cent"
+        f"{platform.machine()}, {os.cpu_count()} cores, {'float64' if arguments.few else 'float32'}, "
+        f"{arguments.seeds} seeds; errors in per cent"
     )
     if arguments.few:
         few_samples(arguments.seeds)

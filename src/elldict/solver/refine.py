@@ -23,7 +23,7 @@ from elldict.solver.stage import Stage
 from elldict.solver.steps import PairwiseNewton
 from elldict.solver.sums import Sums
 from elldict.space import Array, Space, to_numpy
-from elldict.theory.accuracy import CodeMoments, atom_errors
+from elldict.theory.accuracy import CodeMoments, atom_errors, with_small_sample_correction
 
 WITNESS_VALUES = 2**20
 """Values in the samples kept at hand for fitting the law of codes; their product with A costs next to nothing."""
@@ -121,18 +121,25 @@ def judge(pilot: Solution, refined: Solution, model: CodeModel, n_mixed: int) ->
     if exact(model, r) and n_mixed == 0:
         return Verdict(True, "refined: codes are exactly sparse")
     one, two = moments(pilot.sums), moments(refined.sums)
-    pilot_error, refined_error = (float(np.mean(atom_errors(m, r))) for m in (one, two))
+    pilot_error, refined_error = (_error_bar(m, r) for m in (one, two))
     if not math.isfinite(refined_error):
         return Verdict(False, "kept l_p: the refined answer is not a maximum")
     cross = to_numpy(refined.sums.extra["cross"]) / r
     shared = float(np.mean(2 * np.sum(two.angle_covariances(one, cross, r), axis=1)))
     seen = 1 - float(np.sum((to_numpy(pilot.A) @ to_numpy(refined.A).T) ** 4)) / len(one.gz)
-    # twice: what made the refined answer biased has biased the pilot too, and that part does not show in the difference
-    bias = 2 * max(0.0, seen - (pilot_error + refined_error - 2 * shared))
+    # more than once: what made the refined answer biased has biased the pilot too, which the difference does not show
+    bias = 2.5 * max(0.0, seen - (pilot_error + refined_error - 2 * shared))
     numbers = f"error bar {refined_error:.2g} + bias {bias:.2g}, l_p {pilot_error:.2g}"
     if refined_error + bias < 0.95 * pilot_error:
         return Verdict(True, f"refined: {numbers}")
     return Verdict(False, f"kept l_p: refined {numbers}")
+
+
+def _error_bar(of: CodeMoments, n_samples: float) -> float:
+    errors = atom_errors(of, n_samples)
+    if not np.all(np.isfinite(errors)):
+        return math.inf
+    return float(np.mean(with_small_sample_correction(errors, len(errors), n_samples)))
 
 
 def exact(model: CodeModel, n_samples: float) -> bool:
