@@ -463,3 +463,12 @@ def test_fault_23_processes_equal_serial(easy, method):
     with context.Pool(2) as pool:
         for answer in pool.map_async(fit_in_child, [easy[0]] * 2).get(timeout=60):
             np.testing.assert_array_equal(answer, expected)
+
+
+def test_warnings_point_at_the_line_that_called_fit(rng):
+    X = rng.standard_normal((2000, 5)) + 3
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        LpDictionaryLearning(random_state=0, max_iter=2).fit(X)
+    assert {warning.category for warning in caught} >= {NotWhiteWarning, ConvergenceWarning}
+    assert {warning.filename for warning in caught} == {__file__}

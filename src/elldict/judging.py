@@ -23,7 +23,7 @@ WHITE_ENOUGH = 10.0
 def warn_of_samples(survey: Survey, *, whiten: bool, stacklevel: int) -> None:
     """Warn of samples from which an orthogonal dictionary cannot be learned as asked."""
     for category, message in _doubts(survey, whiten=whiten):
-        warnings.warn(message, category, stacklevel=stacklevel + 1)
+        warnings.warn(message, category, stacklevel=stacklevel)
 
 
 def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], str]]:
