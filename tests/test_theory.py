@@ -1,13 +1,14 @@
 """Closed forms against independent computations."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from elldict import theory
+from elldict import LpDictionaryLearning, theory
 from elldict.theory import accuracy, chance
 
 
@@ -87,6 +88,19 @@ def test_sparsity_score_of_gaussian_codes_is_standard_normal():
     scores = chance.sparsity_score(np.mean(np.abs(z), axis=0), np.mean(z**2, axis=0), 1000)
     assert abs(np.mean(scores)) < 0.11
     assert abs(np.var(scores) - 1) < 0.16
+
+
+@pytest.mark.parametrize(("n", "p"), [(16, 3), (40, 3), (40, 5)])
+def test_a_search_in_pure_noise_stays_below_the_limit_of_chance(n, p):
+    """And comes near it for p = 3: about 1.25 sqrt(n) of the 1 + 1.5 sqrt(n) allowed."""
+    X = np.random.default_rng(n).standard_normal((3000, n))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        codes = LpDictionaryLearning(p=p, max_iter=100, random_state=0).fit_transform(X)
+    scores = chance.sparsity_score(np.mean(np.abs(codes), axis=0), np.mean(codes**2, axis=0), 3000)
+    assert np.max(scores) < chance.chance_score(n)
+    if p == 3:
+        assert 0.9 * math.sqrt(n) < np.max(scores) < 1.5 * math.sqrt(n)
 
 
 def test_sampling_condition_is_that_of_white_noise():

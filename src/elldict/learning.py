@@ -25,7 +25,7 @@ from elldict.samples.survey import survey
 from elldict.solver.contrasts import Lp
 from elldict.solver.loop import Journal, Run, solve
 from elldict.solver.polar import random_orthonormal
-from elldict.solver.refine import Answer, Witnesses, answer_of, likelihood_stage, refined_answer
+from elldict.solver.refine import Answer, Witnesses, answer_of, refined_answer
 from elldict.solver.result import Callback, Solution
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
@@ -371,8 +371,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """The l_p answer, refined if asked."""
         if self.refine is None:
             return answer_of(pilot, witnesses)
-        stage = likelihood_stage(witnesses, pilot.A, precision=lp_stage.precision, tol=self.tol, max_iter=self.max_iter)
-        return refined_answer(pilot, run, witnesses, (lp_stage, stage), on_evidence=self.refine == "auto")
+        return refined_answer(pilot, run, witnesses, lp_stage, on_evidence=self.refine == "auto")
 
     def _keep(self, dictionary: Dictionary, frame: Frame, space: Space, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples."""

@@ -103,7 +103,8 @@ class Survey:
     scatter: NDArray[np.float64]  # (n, n) mean of y y^T / unit^2 about the centre in use
     centred: bool
     peak: float  # largest norm of a sample / unit
-    rank_tolerance: float
+    dtype: str  # of the samples
+    precision: str  # in which they were multiplied
 
     @cached_property
     def _eigen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -123,7 +124,21 @@ class Survey:
     @property
     def rank(self) -> int:
         """Number of directions in which the samples vary: the verdict does not depend on their scale."""
-        return int(np.sum(self.eigenvalues > self.rank_tolerance * self.eigenvalues[0]))
+        return int(np.sum(self.eigenvalues > self._rounding * self.eigenvalues[0]))
+
+    @property
+    def _rounding(self) -> float:
+        """Variance, relative to the largest, that rounding alone can produce.
+
+        Rounding the data to their dtype leaves a standard deviation of eps times their size, the mean included;
+        rounding the sum of squares leaves a variance of eps of the precision in which it was taken. Both grow with the
+        number of features.
+        """
+        n = self.n_features
+        size = float(np.sum((self.mean / self.unit) ** 2)) / float(self.eigenvalues[0])
+        rounding_of_data = float(np.finfo(self.dtype).eps) ** 2 * (n**2 + 4 * size)
+        rounding_of_sum = 4 * n * float(np.finfo(self.precision).eps)
+        return max(rounding_of_data, rounding_of_sum)
 
     @property
     def condition_number(self) -> float:
@@ -176,22 +191,9 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
         scatter=scatter,
         centred=center,
         peak=spread.peak,
-        rank_tolerance=_rank_tolerance(spread, scatter, samples.dtype, precision),
+        dtype=samples.dtype,
+        precision=precision,
     )
-
-
-def _rank_tolerance(spread: Spread, scatter: NDArray[np.float64], dtype: str, precision: str) -> float:
-    """Variance, relative to the largest, that rounding alone can produce.
-
-    Rounding the data to their dtype leaves a standard deviation of eps times their size, the mean included; rounding
-    the sum of squares leaves a variance of eps of the precision in which it was taken. Both grow with the features.
-    """
-    n = len(scatter)
-    largest = float(np.linalg.eigvalsh(scatter)[-1])
-    size = float(np.sum(spread.mean**2)) / largest
-    rounding_of_data = float(np.finfo(dtype).eps) ** 2 * (n**2 + 4 * size)
-    rounding_of_sum = 4 * n * float(np.finfo(precision).eps)
-    return max(rounding_of_data, rounding_of_sum)
 
 
 def _exponent(magnitude: float, precision: str) -> int:

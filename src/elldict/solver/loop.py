@@ -151,8 +151,8 @@ def safest(stage: Stage, here: Point, moved: Array) -> Array:
 
 
 def looked(run: Run, stage: Stage, contrast: Contrast, A: Array, came_from: Array) -> Point:
-    """The contrast fitted to A, if the stage fits it, and its sums."""
-    if stage.refit is not None:
+    """The contrast, fitted to A if the stage fits it and A has moved, and its sums."""
+    if stage.refit is not None and came_from is not A:
         contrast = stage.refit(contrast, A, longest_move(A, came_from))
     return Point(A, contrast, run.look(A, contrast, stage.need, stage.precision))
 

@@ -6,7 +6,6 @@ This is not a loop: it sets up a stage for the one there is, and judges where th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,14 +85,14 @@ class Witnesses:
         return contrast if _alike(model, contrast.model) else BernoulliGaussian(model)
 
 
-def likelihood_stage(witnesses: Witnesses, A: Array, *, precision: str, tol: float, max_iter: int) -> Stage:
-    """Stage that climbs the likelihood from A."""
+def likelihood_stage(witnesses: Witnesses, A: Array, lp_stage: Stage) -> Stage:
+    """Stage that climbs the likelihood from A, in the precision and to the tolerance of the l_p stage before it."""
     return Stage(
         BernoulliGaussian(witnesses.fitted(A)),
         PairwiseNewton(),
-        precision,
-        tol,
-        min(max_iter, MOST_ITERATIONS),
+        lp_stage.precision,
+        lp_stage.tol,
+        min(lp_stage.max_iter, MOST_ITERATIONS),
         need=Needs.GRADIENT | Needs.MOMENTS,
         refit=witnesses.refit,
         slack=1e-3,
@@ -113,7 +112,7 @@ def judge(pilot: Solution, refined: Solution, model: CodeModel, n_mixed: int) ->
 
     If the likelihood is right, the two answers differ by no more than their error bars say. If it is wrong, the refined
     answer is biased, and the excess of the difference shows by how much. The refined answer is taken if its error bar
-    and that excess together are smaller than the error bar of the pilot.
+    and its bias together are smaller than the error bar of the pilot.
 
     `refined.sums` has the pilot's contrast beside its own; `model` is the law of the codes at the refined answer.
     """
@@ -194,36 +193,35 @@ def answer_of(pilot: Solution, witnesses: Witnesses) -> Answer:
     )
 
 
-def refined_answer(
-    pilot: Solution, run: Run, witnesses: Witnesses, stages: Sequence[Stage], *, on_evidence: bool
-) -> Answer:
+def refined_answer(pilot: Solution, run: Run, witnesses: Witnesses, stage: Stage, *, on_evidence: bool) -> Answer:
     """The refined answer, or the l_p answer if the evidence is against it; `status` says which and why.
 
-    `stages` are the last of l_p, for taking mixed atoms apart, and the one of the likelihood.
+    `stage` is the last of l_p: mixed atoms that are taken apart go through it again.
     """
     m, k = pilot.A.shape
     if pilot.stopped or m < k:
         plain = answer_of(pilot, witnesses)
         note = f"; kept l_p: {m} of {k} directions are sought, and the likelihood needs all" if m < k else ""
         return replace(plain, status=plain.status + note)
-    lp_stage, stage = stages
-    pilot = _repaired(pilot, run, witnesses, lp_stage)
+    pilot = _repaired(pilot, run, witnesses, stage)
     refined, model = _climbed(pilot, run, witnesses, stage)
     n_mixed = len(witnesses.mixed_pairs(refined.A, model))
     verdict = judge(pilot, refined, model, n_mixed) if on_evidence else Verdict(True, "refined: as asked")
     reason = verdict.reason + (f", {n_mixed} pairs of atoms share their supports" if n_mixed else "")
-    plain = replace(answer_of(pilot, witnesses), n_iter=len(run.iterations), stopped=refined.stopped)
+    n_iter = len(run.iterations)
     if not verdict.accepted:
-        return replace(plain, status=f"{plain.status}; {reason}")
-    return replace(
-        plain,
+        plain = answer_of(pilot, witnesses)
+        return replace(plain, status=f"{plain.status}; {reason}", stopped=refined.stopped, n_iter=n_iter)
+    return Answer(
         A=refined.A,
         sums=beside(refined.sums),
         moments=moments(refined.sums),
         model=model,
         refined="bernoulli-gaussian",
         converged=refined.converged,
+        stopped=refined.stopped,
         status=f"{refined.status}; {reason}",
+        n_iter=n_iter,
     )
 
 
@@ -244,8 +242,7 @@ def _climbed(pilot: Solution, run: Run, witnesses: Witnesses, stage: Stage) -> t
     """The likelihood's answer, again from where mixed pairs are taken apart, as long as there are any."""
     A = pilot.A
     for _ in range(1 + MOST_REPAIRS):
-        start = replace(stage, contrast=BernoulliGaussian(witnesses.fitted(A)))
-        refined = solve_from(A, run, [start], beside=pilot.contrast)
+        refined = solve_from(A, run, [likelihood_stage(witnesses, A, stage)], beside=pilot.contrast)
         model = witnesses.fitted(refined.A)
         A, n_moved = witnesses.unmixed(refined.A, model)
         if n_moved == 0 or refined.stopped:
