@@ -20,6 +20,7 @@ from elldict.pages import demo as demo_module
 from elldict.pages.demo import FULL, QUICK, Demo, compute_demo
 from elldict.pages.digits import EXPECTED_WARNINGS, DigitsSetting, Split, _listening, keep_largest
 from elldict.pages.picture import draw_picture
+from elldict.pages.recovery import EXACT
 from elldict.pages.render import render_page, tenth_above
 
 VOID = {"meta", "img", "br", "source", "link", "input", "hr"}
@@ -97,6 +98,27 @@ def test_the_search_starts_far_from_the_truth_and_ends_where_theory_says(results
     assert errors == sorted(errors), "a smaller p is more accurate"
 
 
+def test_the_refined_answer_goes_on_from_the_plain_one_and_is_exact(results):
+    plain, refined = results.best, results.refined
+    np.testing.assert_allclose(refined.errors[: plain.n_iter], plain.errors[: plain.n_iter], atol=1e-6)
+    assert plain.refined is None
+    assert refined.refined == "bernoulli-gaussian"
+    assert refined.n_iter > plain.n_iter
+    assert 0 <= refined.error < EXACT
+    assert refined.error_bar < 1e-10
+
+
+def test_error_bars_tell_the_truth_with_and_without_noise(results):
+    # an error is the mean of n (n-1) / 2 squared angles: its relative deviation is sqrt(4 / 870) = 7 % at n = 30
+    assert all(row.error_bar == pytest.approx(row.error, rel=0.25) for row in results.recoveries)
+    assert [trial.noise_std for trial in results.trials] == list(QUICK.noisy.noise_stds)
+    for trial in results.trials:
+        assert trial.plain.error_bar == pytest.approx(trial.plain.error, rel=0.25)
+        assert trial.refined.error_bar == pytest.approx(trial.refined.error, rel=0.25, abs=EXACT)
+        assert trial.refined.error == pytest.approx(trial.limit, rel=0.25, abs=EXACT)
+        assert trial.refined.error < trial.plain.error
+
+
 def test_overlaps_end_as_a_diagonal(results):
     overlaps = results.best.overlaps
     n = results.setting.n_features
@@ -151,7 +173,7 @@ def test_progress_never_goes_back_and_ends_at_one(results, told):
     shares = [share for _, share in told]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0, 1)
-    assert len({doing for doing, _ in told}) >= 5
+    assert len({doing for doing, _ in told}) >= 7
 
 
 # --- page -------------------------------------------------------------------------------------------------------------
@@ -159,10 +181,13 @@ def test_progress_never_goes_back_and_ends_at_one(results, told):
 
 def test_the_table_holds_the_computed_numbers(html, results):
     table = re.search(r'<table id="recovery">.*?</table>', html, re.DOTALL).group()
-    rows = [Page(row).text_of("td") for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
+    *rows, refined = [Page(row).text_of("td") for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
+    assert refined[:3] == ["exact", "exact", "0\u202f%"]
+    assert refined[4] == str(results.refined.n_iter)
     assert len(rows) == len(results.recoveries)
-    for (measured, theory, paper, n_iter, seconds), row in zip(rows, results.recoveries, strict=True):
+    for (measured, bar, theory, paper, n_iter, seconds), row in zip(rows, results.recoveries, strict=True):
         assert measured == f"{100 * row.error:.3f}\u202f%"
+        assert bar == f"{100 * row.error_bar:.3f}\u202f%"
         assert theory == f"{100 * row.expected_error:.3f}\u202f%"
         assert paper == "\u2013"
         assert n_iter == str(row.n_iter)
@@ -177,8 +202,8 @@ def test_every_figure_is_there_with_a_caption(page, results):
     prefix = "data:image/png;base64,"
     assert all(base64.b64decode(source.removeprefix(prefix), validate=True).startswith(PNG) for source in sources)
     assert len(set(sources)) == len(sources), "each picture differs, and differs between light and dark"
-    assert [svg["role"] for svg in page.all("svg")] == ["img", "img"]
-    assert len(page.text_of("figure")) == len(page.text_of("figcaption")) == 6
+    assert [svg["role"] for svg in page.all("svg")] == ["img"] * 4
+    assert len(page.text_of("figure")) == len(page.text_of("figcaption")) == 7
     assert all(len(caption) > 80 for caption in page.text_of("figcaption"))
 
 
@@ -193,21 +218,24 @@ def test_the_page_loads_nothing(html, page):
     assert "@font-face" not in html
 
 
-def test_curves_take_their_colours_from_the_page(html):
+def test_drawings_take_their_colours_from_the_page(html):
     drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
-    for drawing in drawings:
-        assert {f"var(--curve-{number})" for number in range(3)} <= set(re.findall(r"var\(--[a-z0-9-]+\)", drawing))
+    curves = {"var(--curve-0)", "var(--curve-1)", "var(--curve-2)", "var(--ink)"}
+    dots = {"var(--curve-0)", "var(--ink)", "var(--line)"}
+    for drawing, colours in zip(drawings, (curves, curves, dots, dots), strict=True):
+        assert colours <= set(re.findall(r"var\(--[a-z0-9-]+\)", drawing))
         assert "#0000" not in drawing, "a stand-in colour was left"
-    first, second = (set(re.findall(r' id="([^"]+)"', drawing)) for drawing in drawings)
-    assert not {
-        name
-        for name in first & second
-        if not name.startswith(("figure", "axes", "patch", "line", "text", "matplotlib", "xtick", "ytick"))
-    }
+    generic = ("figure", "axes", "patch", "line", "text", "matplotlib", "xtick", "ytick")
+    names = [name for drawing in drawings for name in set(re.findall(r' id="([^"]+)"', drawing))]
+    own = [name for name in names if not name.startswith(generic)]
+    assert len(own) == len(set(own)), "two drawings share a name"
 
 
 def test_the_page_names_its_numbers_and_its_making(html, page, results):
     text = " ".join("".join(page.texts[0]).split())
+    last = results.trials[-1]
+    for share in (last.plain.error, last.plain.error_bar, last.refined.error, last.refined.error_bar, last.limit):
+        assert f"{100 * share:.2f} %" in text
     for way in results.digits.ways:
         assert f"{100 * way.error:.1f} %" in text
     for notice in results.digits.notices:
@@ -238,7 +266,10 @@ def test_the_command_writes_the_page_and_prints_the_table(results, tmp_path, mon
     assert err == ""
     for row in results.recoveries:
         assert f"{100 * row.error:.3f}" in out
+        assert f"{100 * row.error_bar:.3f}" in out
         assert f"{100 * row.expected_error:.3f}" in out
+    for trial in results.trials:
+        assert f"{100 * trial.refined.error:.3f} (error bar {100 * trial.refined.error_bar:.3f})" in out
     assert Path("elldict-demo.html").read_text(encoding="utf-8") == render_page(results)
     assert Path("demo.png").read_bytes().startswith(PNG)
     assert cli.run(["demo", "--quick"]) == 2, "it is there already"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from elldict.learning import LpDictionaryLearning
     from elldict.pages.demo import Demo
+    from elldict.pages.error_bars import Claim
+    from elldict.pages.recovery import Recovery
     from elldict.solver.result import Callback
 
 
@@ -116,6 +118,11 @@ def demo_bar() -> Iterator[Callable[[str, float], None]]:
         yield lambda doing, share: progress.update(task, description=doing, completed=share)
 
 
+def _error_and_bar(fit: Recovery | Claim) -> tuple[str, str]:
+    """What is off and what the fit says is off, in per cent."""
+    return f"{100 * fit.error:.3f}", f"{100 * fit.error_bar:.3f}"
+
+
 def print_demo(results: Demo) -> None:
     """The demo's numbers."""
     from rich.table import Table  # noqa: PLC0415
@@ -126,12 +133,19 @@ def print_demo(results: Demo) -> None:
         f"[bold]{setting.n_features} hidden atoms[/] in {setting.n_samples} samples: error in per cent", highlight=False
     )
     table = Table()
-    for column in ("p", "measured", "theory", "paper", "iterations", "seconds"):
+    for column in ("p", "measured", "error bar", "theory", "paper", "iterations", "seconds"):
         table.add_column(column, justify="right")
     for row in results.recoveries:
         paper = "-" if row.paper_error is None else f"{100 * row.paper_error:.2g}"
-        figures = (f"{100 * row.error:.3f}", f"{100 * row.expected_error:.3f}", paper)
+        figures = (*_error_and_bar(row), f"{100 * row.expected_error:.3f}", paper)
         table.add_row(f"{row.p:g}", *figures, str(row.n_iter), f"{row.seconds:.2f}")
+    refined = results.refined
+    table.add_row("refined", *_error_and_bar(refined), "-", "-", str(refined.n_iter), f"{refined.seconds:.2f}")
     console.print(table)
+    for trial in results.trials:
+        answers = (_error_and_bar(claim) for claim in (trial.plain, trial.refined))
+        texts = [f"{error} (error bar {bar})" for error, bar in answers]
+        limit = f"{100 * trial.limit:.3f} at best"
+        print_line(console, f"noise {trial.noise_std:g}", f"p = 3: {texts[0]}, refined: {texts[1]}, {limit}")
     for way in results.digits.ways:
         print_line(console, f"{100 * way.error:.1f} %", f"of the digits is lost with {way.in_words}")

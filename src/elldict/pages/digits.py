@@ -133,6 +133,7 @@ def study_digits(setting: DigitsSetting, tell: Callable[[float], None]) -> Digit
 
 def _learn(train: NDArray[np.float64], setting: DigitsSetting, options: dict[str, Any]) -> LpDictionaryLearning:
     model = LpDictionaryLearning(
+        refine=None,  # digits follow no law that the likelihood knows
         max_iter=setting.max_iter,
         tol=setting.tol,
         random_state=setting.seed,

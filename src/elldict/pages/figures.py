@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -16,8 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from numpy.typing import NDArray
 
+from elldict.pages.axes import per_cent_ticks, quiet_frame
 from elldict.pages.palette import Palette
-from elldict.pages.recovery import Recovery
+from elldict.pages.recovery import EXACT, Recovery
 
 STANDINS = Palette(
     paper="#000001",
@@ -37,19 +37,22 @@ STANDINS = Palette(
 # --- curves -----------------------------------------------------------------------------------------------------------
 
 
-def curves_svg(recoveries: Sequence[Recovery], size: tuple[float, float], label: str) -> str:
-    """Error against iteration as an inline SVG of `size` inches, in the colours and the typeface of the page."""
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"elldict {size}", "font.size": 10}):
+def inline_svg(draw: Callable[[Axes, Palette], None], size: tuple[float, float], label: str) -> str:
+    """A drawing as an inline SVG of `size` inches, in the colours and the typeface of the page."""
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"elldict {label} {size}", "font.size": 10}):
         figure = Figure(figsize=size, layout="constrained")
-        draw_curves(figure.add_subplot(), recoveries, STANDINS)
+        draw(figure.add_subplot(), STANDINS)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     return _inlined(stream.getvalue(), label)
 
 
-def draw_curves(axes: Axes, recoveries: Sequence[Recovery], palette: Palette) -> None:
-    """Error against iteration on a log axis, the error that theory expects as dashed lines."""
-    longest = max(row.n_iter for row in recoveries)
+def draw_curves(axes: Axes, recoveries: Sequence[Recovery], refined: Recovery, palette: Palette) -> None:
+    """Error against iteration on a log axis, the error that theory expects as dashed lines, and the fall after l_p."""
+    longest = max(row.n_iter for row in (*recoveries, refined))
+    smallest = 100 * min(min(row.error, row.expected_error) for row in recoveries)
+    lowest = smallest / 12
+    _draw_fall(axes, recoveries[0], refined, lowest, palette)
     for row, colour in zip(recoveries, palette.curves, strict=True):
         axes.axhline(100 * row.expected_error, color=colour, linewidth=1.2, linestyle=(0, (5, 4)), alpha=0.75)
         axes.plot(100 * row.errors, color=colour, linewidth=2.6, solid_capstyle="round")
@@ -62,29 +65,29 @@ def draw_curves(axes: Axes, recoveries: Sequence[Recovery], palette: Palette) ->
             weight="bold",
             verticalalignment="center",
         )
-    smallest = 100 * min(min(row.error, row.expected_error) for row in recoveries)
-    axes.set(yscale="log", xlim=(0, longest + 1), ylim=(smallest / 2, 160), xlabel="iteration", ylabel="error")
-    floors = sorted(100 * row.expected_error for row in recoveries)
-    axes.text(0.5, math.sqrt(floors[0] * floors[1]), "dashed: what theory expects", color=palette.muted, va="center")
-    _per_cent_ticks(axes, smallest / 2)
-    _quiet_frame(axes, palette)
+    axes.set(yscale="log", xlim=(0, longest + 1), ylim=(lowest, 160), xlabel="iteration", ylabel="error")
+    axes.text(0.5, smallest / 1.7, "dashed: what theory expects", color=palette.muted, va="center")
+    per_cent_ticks(axes.yaxis, lowest, 160)
+    quiet_frame(axes, palette)
 
 
-def _per_cent_ticks(axes: Axes, lowest: float) -> None:
-    ticks = [tick for tick in (0.01, 0.1, 1, 10, 100) if tick > lowest]
-    axes.set_yticks(ticks, [f"{tick:g} %" for tick in ticks])
-    axes.minorticks_off()
-
-
-def _quiet_frame(axes: Axes, palette: Palette) -> None:
-    """Keep what carries meaning: grid lines to read values by, no box around them."""
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(palette.line)
-    axes.grid(axis="y", color=palette.line, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=palette.muted)
-    axes.xaxis.label.set_color(palette.muted)
-    axes.yaxis.label.set_color(palette.muted)
+def _draw_fall(axes: Axes, plain: Recovery, refined: Recovery, lowest: float, palette: Palette) -> None:
+    """The refinement, from where p = 3 came to rest to the foot of the picture or to where it ended above."""
+    errors = 100 * refined.errors[plain.n_iter :]
+    low = errors <= lowest
+    n_shown = int(np.argmax(low)) + 1 if low.any() else len(errors)
+    shown = np.maximum(errors[:n_shown], lowest)
+    iterations = plain.n_iter + np.arange(n_shown)
+    axes.plot(iterations, shown, color=palette.ink, linewidth=2.6, solid_capstyle="round")
+    axes.plot(iterations[-1], shown[-1], "v" if low.any() else "o", color=palette.ink, markersize=8, clip_on=False)
+    axes.annotate(
+        "refined:\nexact" if refined.error < EXACT else "refined",
+        xy=(1.02, shown[-1]),
+        xycoords=("axes fraction", "data"),
+        color=palette.ink,
+        weight="bold",
+        verticalalignment="bottom" if low.any() else "center",
+    )
 
 
 def _inlined(svg: str, label: str) -> str:

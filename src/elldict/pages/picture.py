@@ -13,7 +13,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from elldict.pages import figures
 from elldict.pages.demo import Demo
 from elldict.pages.digits import N_KEPT
+from elldict.pages.dots import draw_dots
 from elldict.pages.palette import LIGHT
+from elldict.pages.recovery import Recovery
 
 INCHES, DPI = (14.0, 8.7), 100
 MARGIN = 0.2
@@ -37,13 +39,22 @@ def _draw_hidden(part: SubFigure, demo: Demo) -> None:
     setting, best = demo.setting, demo.best
     n_samples = f"{setting.n_samples:,}".replace(",", "\u2009")
     _headline(part, f"{setting.n_features} hidden atoms, found again in {n_samples} mixtures of them")
-    curves, start, end = part.subplots(1, 3, width_ratios=(1.75, 1, 1))
-    figures.draw_curves(curves, demo.recoveries, LIGHT)
-    for axes, number, title in ((start, 0, "random start"), (end, -1, f"after {best.n_iter} iterations, p = 3")):
-        axes.imshow(best.overlaps[number], cmap=LIGHT.strength, vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(title, size=13)
-        axes.set_xlabel("true atoms", color=LIGHT.muted)
-        axes.set_ylabel("learned atoms", color=LIGHT.muted)
+    thirds: Any = part.subfigures(1, 3, width_ratios=(1.7, 0.62, 1.25))
+    left, middle, right = thirds
+    figures.draw_curves(left.subplots(), demo.recoveries, demo.refined, LIGHT)
+    _draw_start_and_end(middle, best)
+    dots = right.subplots()
+    draw_dots(dots, demo.trials, LIGHT)
+    key = "dots: true errors; rings: what the fits\nsay of them; grey: out of reach"
+    dots.set_title(key, size=12, color=LIGHT.muted, loc="left")
+
+
+def _draw_start_and_end(part: SubFigure, recovery: Recovery) -> None:
+    """Agreement of learned and true atoms, before and after."""
+    titles = ("random start", f"after {recovery.n_iter} iterations")
+    for axes, number, title in zip(part.subplots(2, 1), (0, -1), titles, strict=True):
+        axes.imshow(recovery.overlaps[number], cmap=LIGHT.strength, vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(title, size=12, color=LIGHT.muted)
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color(LIGHT.line)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from elldict.theory import expected_error
 PAPER_SETTING = (100, 40_000, 0.3)
 PAPER_ERRORS = {3.0: 0.094e-2, 4.0: 0.34e-2, 5.0: 0.84e-2}
 """Errors that the paper reports for n, r and theta of its setting."""
+
+EXACT = 1e-7
+"""Errors below this are the rounding of float32: an angle of a hundredth of a degree would leave as much."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,10 @@ class Recovery:
     """One fit and how it came to the truth."""
 
     p: float
+    refined: str | None  # the law that the answer was refined by, None for the l_p answer
     error: float
-    expected_error: float
+    error_bar: float  # what the fit says of its own error, without the truth
+    expected_error: float  # of l_p, from theory alone
     paper_error: float | None
     n_iter: int
     seconds: float
@@ -67,10 +73,12 @@ def recover(
     dictionary: NDArray[np.float32],
     p: float,
     tell: Callable[[float], None],
+    *,
+    refine: str | None = None,
 ) -> Recovery:
     """Learn the atoms of the samples and look at every iteration beside the truth."""
     seen: list[NDArray[np.float64]] = []
-    model = LpDictionaryLearning(p=p, random_state=hidden.start_seed)
+    model = LpDictionaryLearning(p=p, refine=refine, random_state=hidden.start_seed)
     share = way_done(model.tol)
 
     def look(iteration: Iteration) -> None:
@@ -80,10 +88,12 @@ def recover(
     began = time.perf_counter()
     model.fit(samples, callback=look)
     seconds = time.perf_counter() - began
-    error = recovery_error(model.components_, dictionary)
+    error = positive_error(model.components_, dictionary)
     return Recovery(
         p=p,
+        refined=model.refined_,
         error=error,
+        error_bar=model.expected_error_,
         expected_error=expected_error(
             p, n_features=hidden.n_features, n_samples=hidden.n_samples, density=hidden.density
         ),
@@ -91,10 +101,15 @@ def recover(
         n_iter=model.n_iter_,
         seconds=seconds,
         status=model.status_,
-        errors=np.array([recovery_error(A, dictionary) for A in seen] + [error]),
+        errors=np.array([positive_error(A, dictionary) for A in seen] + [error]),
         overlaps=_overlaps(seen, dictionary),
         angles=np.degrees(np.arccos(match_atoms(model.components_, dictionary).cosines)),
     )
+
+
+def positive_error(components: NDArray[Any], dictionary: NDArray[np.float32]) -> float:
+    """The error, not below zero: where atoms are exact, rounding of float32 is all that is left, of either sign."""
+    return max(recovery_error(components, dictionary), 0.0)
 
 
 def _overlaps(path: list[NDArray[np.float64]], dictionary: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -8,16 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 import jinja2
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from elldict.pages import figures
 from elldict.pages.demo import Demo
 from elldict.pages.digits import N_KEPT, Way
+from elldict.pages.dots import draw_dots
 from elldict.pages.palette import DARK, LIGHT, Palette
-from elldict.pages.recovery import Recovery
+from elldict.pages.recovery import EXACT, Recovery
 
 WIDE, NARROW = (8.4, 4.0), (4.1, 4.2)
-"""Inches of the curves on a desk and on a phone: scaled down, the letters of the wide one could not be read."""
+LOW, LOW_NARROW = (8.4, 3.3), (4.1, 3.6)
+"""Inches of curves and dots, on a desk and on a phone: scaled down, the letters of the wide ones could not be read."""
 
 Themed = dict[str, str]
 """Data URIs of a picture, in light and in dark."""
@@ -34,27 +37,28 @@ def render_page(demo: Demo) -> str:
     )
     environment.filters |= {
         "percent": percent,
+        "percent_or_exact": percent_or_exact,
         "thousands": thousands,
         "tenth_above": tenth_above,
         "fixed": lambda number, digits: f"{number:.{digits}f}",
     }
+    environment.tests["exact"] = lambda error: error < EXACT
     return environment.get_template("demo.html.j2").render(_contents(demo))
 
 
 def _contents(demo: Demo) -> dict[str, Any]:
     digits = demo.digits
-    label = "Error against iteration for p = 3, 4 and 5, falling to what theory expects"
     return {
         "demo": demo,
         "setting": demo.setting,
         "best": demo.best,
+        "refined": demo.refined,
         "digits": digits,
         "machine": demo.machine,
         "n_kept": N_KEPT,
         "light": LIGHT.variables,
         "dark": DARK.variables,
-        "wide_curves": figures.curves_svg(demo.recoveries, WIDE, label),
-        "narrow_curves": figures.curves_svg(demo.recoveries, NARROW, label),
+        **_drawings(demo),
         "frames": _frames(demo.best),
         "originals": _digits_picture(digits.originals),
         "rows": [(way, _digits_picture(way.shown)) for way in digits.ways],
@@ -63,6 +67,25 @@ def _contents(demo: Demo) -> dict[str, Any]:
         "largest_error": max(way.error for way in digits.ways),
         "ours": _best_of(demo, learned=True),
         "theirs": _best_of(demo, learned=False),
+    }
+
+
+def _drawings(demo: Demo) -> dict[str, str]:
+    """Curves and dots, each for a desk and for a phone."""
+
+    def curves(axes: Axes, palette: Palette) -> None:
+        figures.draw_curves(axes, demo.recoveries, demo.refined, palette)
+
+    def dots(axes: Axes, palette: Palette) -> None:
+        draw_dots(axes, demo.trials, palette)
+
+    curves_label = "Error against iteration for p = 3, 4 and 5, falling to what theory expects, and on after refinement"
+    dots_label = "True errors, what the fits say of them, and the smallest possible, at several levels of noise"
+    return {
+        "wide_curves": figures.inline_svg(curves, WIDE, curves_label),
+        "narrow_curves": figures.inline_svg(curves, NARROW, curves_label),
+        "wide_dots": figures.inline_svg(dots, LOW, dots_label),
+        "narrow_dots": figures.inline_svg(dots, LOW_NARROW, dots_label),
     }
 
 
@@ -112,6 +135,11 @@ def _data_uri(png: bytes) -> str:
 def percent(share: float, digits: int = 3) -> str:
     """A share in per cent; a narrow space keeps number and sign together."""
     return f"{100 * share:.{digits}f}\u202f%"
+
+
+def percent_or_exact(share: float, digits: int = 3) -> str:
+    """A share in per cent, in words where it is nothing but rounding."""
+    return "exact" if share < EXACT else percent(share, digits)
 
 
 def thousands(number: int) -> str:
