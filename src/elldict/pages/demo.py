@@ -34,13 +34,13 @@ class Size:
 
 FULL = Size(
     Hidden(n_features=100, n_samples=40_000, density=0.3, seed=0, start_seed=1),
-    NoisySetting(n_features=32, n_samples=10_000, density=0.3, noise_stds=(0.0, 0.1, 0.2, 0.4), n_draws=3, seed=0),
+    NoisySetting(n_features=32, n_samples=10_000, density=0.3, noise_stds=(0.0, 0.2, 0.4, 0.6), n_draws=2, seed=0),
     DigitsSetting(n_train=1297, max_iter=2000, tol=1e-3, seed=0),
     command="elldict demo",
 )
 QUICK = Size(
     Hidden(n_features=30, n_samples=6_000, density=0.3, seed=0, start_seed=1),
-    NoisySetting(n_features=30, n_samples=6_000, density=0.3, noise_stds=(0.0, 0.1, 0.4), n_draws=1, seed=0),
+    NoisySetting(n_features=30, n_samples=6_000, density=0.3, noise_stds=(0.0, 0.2, 0.4), n_draws=1, seed=0),
     DigitsSetting(n_train=1297, max_iter=100, tol=1e-2, seed=0),
     command="elldict demo --quick",
 )

@@ -23,7 +23,7 @@ class NoisySetting:
     n_features: int
     n_samples: int
     density: float
-    noise_stds: tuple[float, ...]
+    noise_stds: tuple[float, ...]  # those of the paper's Table 2, and none: not chosen for what they show
     n_draws: int
     seed: int
 
