@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench-iteration clean
+.PHONY: demo test lint bench-iteration bench-limit clean
 
 demo: $(VENV)/.demo
 	$(BIN)/elldict demo --force
@@ -18,6 +18,10 @@ lint: $(VENV)/.dev
 
 bench-iteration: $(VENV)/.dev
 	$(BIN)/python benchmarks/iteration.py
+
+# Goes on where it was interrupted; add `--fresh` by hand after a change of the solver.
+bench-limit: $(VENV)/.dev
+	$(BIN)/python benchmarks/limit.py --rows all --plot
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
