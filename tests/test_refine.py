@@ -1,5 +1,7 @@
 """Refinement reaches the statistical limit, is not believed without evidence, and knows how far it is off."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,8 @@ import elldict
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.steps import PairwiseNewton
+from elldict.solver.polar import polar, random_orthonormal
+from elldict.solver.steps import PairwiseNewton, idle_step
 from elldict.solver.sums import Sums
 from elldict.theory import cramer_rao_bound, expected_error
 from elldict.theory.accuracy import CodeMoments, atom_errors
@@ -98,15 +100,60 @@ def test_with_the_wrong_law_the_answer_is_no_worse(kind, noise):
     assert refined <= max(1.02 * plain, 1e-10)
 
 
-def test_sparse_corruption_is_recognised_and_the_refined_answer_refused():
-    """There the likelihood would more than double the error, and says of itself that it is better."""
-    X, dictionary, _ = make_bernoulli_gaussian(8000, 16, density=0.3, corruption=1.0, random_state=0)
+@pytest.mark.parametrize(("corruption", "noise_std", "dtype"), [(0.5, 0, "float32"), (1.5, 0, "float64")])
+def test_sparse_corruption_is_recognised_and_taken_out(corruption, noise_std, dtype):
+    """Table 3: l_3 leaves .2 to 1.65 %, and without other noise the atoms can be found exactly."""
+    X, dictionary, _ = make_bernoulli_gaussian(
+        10_000, 32, density=0.3, corruption=corruption, noise_std=noise_std, dtype=dtype, random_state=0
+    )
     model = fit(X)
+    assert model.refined_ == "sparse-corruption"
+    assert "entries were hit" in model.status_
+    assert recovery_error(model.components_, dictionary) < 1e-6
+    assert model.expected_error_ < 1e-6
+    assert model.corruption_rate_ == pytest.approx(0.1, abs=0.03)
+    assert model.corruption_scale_ == pytest.approx(corruption, rel=0.2)
+
+
+@pytest.mark.parametrize(("corruption", "noise_std"), [(1.0, 0.1), (1.5, 0.2)])
+def test_sparse_corruption_under_gaussian_noise(corruption, noise_std):
+    X, dictionary, _ = make_bernoulli_gaussian(
+        10_000, 32, density=0.3, corruption=corruption, noise_std=noise_std, random_state=1
+    )
+    plain, model = fit(X, refine=None), fit(X)
+    assert model.refined_ == "sparse-corruption"
+    error = recovery_error(model.components_, dictionary)
+    assert error < recovery_error(plain.components_, dictionary) / 5
+    assert model.expected_error_ == pytest.approx(error, rel=0.35)
+
+
+def test_gaussian_noise_is_not_taken_for_corruption():
+    """Asked for all the same, the corrupted law has the Gaussian one in it and comes close to its answer."""
+    X, dictionary, _ = make_bernoulli_gaussian(8000, 16, density=0.3, noise_std=0.4, random_state=0)
+    model, forced = fit(X), fit(X, refine="sparse-corruption")
+    assert model.refined_ == "bernoulli-gaussian"
+    assert model.corruption_rate_ == model.corruption_scale_ == 0
+    assert forced.refined_ == "sparse-corruption"
+    plain = recovery_error(fit(X, refine=None).components_, dictionary)
+    assert recovery_error(forced.components_, dictionary) < 1.1 * recovery_error(model.components_, dictionary) < plain
+
+
+def test_sparse_corruption_needs_samples_as_they_are(easy):
+    with pytest.raises(ValueError, match="needs whiten=False"):
+        fit(easy[0], refine="sparse-corruption", whiten=True)
+    X = np.column_stack([easy[0], np.zeros(4000)])
+    with pytest.warns(UserWarning, match="12 of 13"):
+        model = fit(X, refine="sparse-corruption")
     assert model.refined_ is None
-    assert "kept l_p" in model.status_
-    forced = fit(X, refine="bernoulli-gaussian")
-    assert forced.refined_ == "bernoulli-gaussian"
-    assert recovery_error(forced.components_, dictionary) > 2 * recovery_error(model.components_, dictionary)
+    assert "fewer directions" in model.status_
+
+
+def test_array_libraries_agree_on_the_cleaned_answer():
+    strict = pytest.importorskip("array_api_strict")
+    X, _, _ = make_bernoulli_gaussian(3000, 12, density=0.2, corruption=1.0, corruption_rate=0.05, random_state=0)
+    ours = fit(X, refine="sparse-corruption")
+    theirs = fit(strict.asarray(X.copy()), refine="sparse-corruption")
+    np.testing.assert_allclose(np.asarray(theirs.components_), ours.components_, atol=1e-9)
 
 
 def test_fewer_atoms_than_features_keep_l_p_and_say_so(easy):
@@ -124,13 +171,37 @@ def test_a_whitened_mixture_is_refined_too():
     assert np.mean(1 - refined) < np.mean(1 - plain)
 
 
-def test_annealing_finds_exact_answers_from_few_samples():
-    """Ten samples a feature, no noise: the l_3 answer is off by per cents, the annealed and refined one by nothing."""
+@pytest.mark.parametrize("n_samples", [150, 180, 300])
+@pytest.mark.parametrize("p", [3, (3, 2.5, 2.2)])
+def test_few_samples_without_noise_are_enough(n_samples, p):
+    """Five samples a feature: the l_3 answer is half wrong, the refined one exact in nearly all fits.
+
+    Where it is not, something says so. Seen: 1 of 30 at 150 samples and p=3, otherwise none.
+    """
     for seed in range(5):
-        X, dictionary, _ = make_bernoulli_gaussian(300, 30, density=0.3, random_state=seed)
-        plain, refined = fit(X, seed, refine=None), fit(X, seed, p=(3, 2.5, 2.2))
+        X, dictionary, _ = make_bernoulli_gaussian(n_samples, 30, density=0.3, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # so few samples are too few for l_3
+            plain = fit(X, seed, refine=None)
+        refined = fit(X, seed, p=p)
         assert recovery_error(plain.components_, dictionary) > 0.01
         assert abs(recovery_error(refined.components_, dictionary)) < 1e-6
+        assert "exactly sparse" in refined.status_
+
+
+def test_the_idle_step_finds_an_atom_that_all_others_hide():
+    """Samples that do not use an atom span all the other directions: one step from nearby ends at the truth."""
+    X, dictionary, codes = make_bernoulli_gaussian(300, 10, density=0.3, random_state=0)
+    idle = np.stack([X[codes[:, i] == 0].T @ X[codes[:, i] == 0] for i in range(10)])
+    rng = np.random.default_rng(0)
+    near = polar(dictionary + 0.1 * rng.standard_normal((10, 10)))
+    moved = idle_step(Sums(weight=300.0, idle=idle), near)
+    np.testing.assert_allclose(moved, dictionary, atol=1e-9)
+
+
+def test_the_idle_step_leaves_an_atom_that_no_sample_spares():
+    A = random_orthonormal(4, 4, np.random.default_rng(0))
+    np.testing.assert_allclose(idle_step(Sums(weight=1.0, idle=np.zeros((4, 4, 4))), A), A, atol=1e-12)
 
 
 def test_annealed_exponents_are_stages_of_one_history(easy):

@@ -9,7 +9,7 @@ from helpers import one_step, plain_power_step, prepared, run_from, sums_at
 
 from elldict.kernels.generic import FreshWork
 from elldict.kernels.host import BufferedWork
-from elldict.solver.contrasts import Lp, Needs, Terms, power
+from elldict.solver.contrasts import Linear, Lp, Needs, Terms, power
 from elldict.solver.loop import distance
 from elldict.solver.polar import polar, random_orthonormal
 from elldict.solver.stage import precision_for
@@ -165,7 +165,7 @@ def test_fault_16_the_last_step_is_not_trusted_unseen(easy, rng, by):
 
 def test_a_contrast_may_leave_its_value_to_the_product_of_g_and_z(easy):
     @dataclass(frozen=True)
-    class Cubic:
+    class Cubic(Linear):
         def terms(self, Z, need, work, xp):
             return Terms(g=Z * abs(Z), slope=2 * abs(Z))
 

@@ -55,6 +55,8 @@ class Refinement(StrEnum):
 
     auto = "auto"
     bernoulli_gaussian = "bernoulli-gaussian"
+    sparse_corruption = "sparse-corruption"
+    none = "none"
 
 
 class Algorithm(StrEnum):
@@ -156,8 +158,8 @@ def fit(
     n_components: Annotated[int | None, typer.Option(help="Number of atoms.", show_default="all")] = None,
     p: Annotated[str, typer.Option(help="Exponent of the norm, above 2; or falling ones, such as 3,2.5,2.2.")] = "3",
     refine: Annotated[
-        Refinement | None, typer.Option(help="Maximum likelihood after l_p.", show_default="the paper's answer")
-    ] = None,
+        Refinement, typer.Option(help="Maximum likelihood after l_p; 'none' gives the paper's answer.")
+    ] = Refinement.auto,
     center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean of the samples.")] = False,
     whiten: Annotated[bool, typer.Option("--whiten/--no-whiten", help="Atoms need not be orthogonal.")] = False,
     max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
@@ -176,7 +178,7 @@ def fit(
     model = LpDictionaryLearning(
         n_components,
         p=exponents,
-        refine=None if refine is None else refine.value,
+        refine=None if refine is Refinement.none else refine.value,
         center=center,
         whiten=whiten,
         max_iter=max_iter,

@@ -84,6 +84,8 @@ def _laws(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
     """What the codes say of themselves."""
     yield "density", f"{100 * float(model.density_.mean()):.3g} % of the codes are not zero"
     yield "noise", f"standard deviation {model.noise_std_:.3g}"
+    if model.corruption_rate_:
+        yield "corruption", f"{100 * model.corruption_rate_:.2g} % of the entries, size {model.corruption_scale_:.3g}"
     yield "expected error", f"{100 * model.expected_error_:.3g} %"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,8 @@ class Laws:
     noise_std: float
     atom_error: NDArray[np.float64]  # (m,)
     expected_error: float
+    corruption_rate: float
+    corruption_scale: float
     rest: NDArray[np.float64]  # (k - m, n) rows for the directions in which samples vary and that belong to no atom
     rest_std: float
 
@@ -69,6 +72,8 @@ def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey
         noise_std=0.0 if model.noise <= 4 * model.least_noise else float(np.sqrt(model.noise)) / unit,
         atom_error=np.append(errors, np.full(n_filled, np.nan)),
         expected_error=float(np.mean(errors)),
+        corruption_rate=0.0 if answer.corruption is None else answer.corruption.rate,
+        corruption_scale=0.0 if answer.corruption is None else math.sqrt(answer.corruption.size) / unit,
         rest=frame.unmixing(_complement(to_numpy(answer.A))),
         rest_std=float(np.sqrt(rest)) / unit if unsought else 1.0,
     )

@@ -25,7 +25,7 @@ from elldict.samples.survey import survey
 from elldict.solver.contrasts import Lp
 from elldict.solver.loop import Journal, Run, solve
 from elldict.solver.polar import random_orthonormal
-from elldict.solver.refine import Answer, Witnesses, answer_of, refined_answer
+from elldict.solver.refine import Answer, Refiner, Witnesses, answer_of
 from elldict.solver.result import Callback, Solution
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
@@ -35,6 +35,7 @@ from elldict.validation import (
     check_codes,
     check_exponents,
     check_n_components,
+    check_refinement,
     check_rng,
     check_same_space,
     check_samples,
@@ -59,10 +60,12 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         one before ended: the way to small exponents when samples are few.
     solver : {'power'}, default='power'
         The generalized power method, on all samples.
-    refine : {'auto', 'bernoulli-gaussian'} or None, default=None
+    refine : {'auto', 'bernoulli-gaussian', 'sparse-corruption'} or None, default='auto'
         What follows the l_p stages. 'bernoulli-gaussian': maximum likelihood for codes that are zero or Gaussian, with
-        Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'auto': the same, kept only
-        if the data bear it out. None: nothing, the paper's answer.
+        Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'sparse-corruption': the
+        same for samples of which a few entries were hit by something larger; they are cleaned on the way. Not for
+        whitened samples, whose entries are no longer those that were hit. 'auto': whichever of the two the data bear
+        out, or none. None: nothing, the paper's answer.
     center : bool, default=False
         Subtract the mean of the samples.
     whiten : bool, default=False
@@ -70,7 +73,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     max_iter : int, default=1000
         Most iterations of a start.
     tol : float, default=1e-6
-        A start has converged when its atoms move by at most this much, in the root mean square.
+        A start has converged when its atoms move by at most this much, in the root mean square. A refinement also
+        ends when they move by much less than their error bar.
     n_init : int, default=1
         Number of random starts; the one with the largest objective is kept.
     transform_algorithm : {'linear', 'threshold', 'hard_threshold', 'omp'}, default='linear'
@@ -112,7 +116,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     n_passes_ : float
         Looks at the whole data, with the survey, all starts and the final judgement.
     density_ : array of shape (n_components_,)
-        Share of codes of each atom that are not zero, as fitted.
+        Share of codes of each atom that are not zero, as fitted to the codes that `transform` makes by default.
     scale_ : array of shape (n_components_,)
         Standard deviation of the codes of each atom that are not zero, without noise.
     noise_std_ : float
@@ -122,6 +126,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         atoms were known; from the moments of the fitted codes.
     atom_error_ : array of shape (n_components_,)
         The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
+    corruption_rate_ : float
+        Share of the entries of samples that were hit, if `refined_` is 'sparse-corruption'; otherwise 0.
+    corruption_scale_ : float
+        Standard deviation of a hit, in the units of X; 0 if there is none.
     refined_ : str or None
         Name of the refinement that the answer has been through, None if it is the l_p answer.
     converged_ : bool
@@ -157,7 +165,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "p": [Interval(Real, 2, np.inf, closed="neither"), tuple, list],
         "solver": [StrOptions({"power"})],
-        "refine": [StrOptions({"auto", "bernoulli-gaussian"}), None],
+        "refine": [StrOptions({"auto", "bernoulli-gaussian", "sparse-corruption"}), None],
         "center": ["boolean"],
         "whiten": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -176,7 +184,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         *,
         p: float | Sequence[float] = 3,
         solver: str = "power",
-        refine: str | None = None,
+        refine: str | None = "auto",
         center: bool = False,
         whiten: bool = False,
         max_iter: int = 1000,
@@ -235,6 +243,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """The road from samples to atoms."""
         samples = check_samples(self, X, fitting=True)
         exponents = check_exponents(self.p)
+        check_refinement(self.refine, whiten=self.whiten)
         rng = check_rng(self.random_state, stream=1)
         with self._shown(callback) as shown:
             journal = Journal(shown)
@@ -246,9 +255,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             stages = self._stages(exponents, samples.dtype, code_bound(found, frame))
             starts = self._starts(rng, min(m, found.rank), frame, found.n_features)
             pilot, history = solve(samples, frame, stages, starts, journal)
-            run = Run(samples, frame.moved_to(samples.space), journal, pilot.iterations[-1].start, len(stages))
+            run = Run(samples, frame.moved_to(samples.space), journal)
+            run.start, run.first_stage = pilot.iterations[-1].start, len(stages)
             run.iterations.extend(pilot.iterations)
-            answer = self._answer(pilot, run, Witnesses.drawn(samples, frame, rng), stages[-1])
+            answer = self._answer(pilot, Refiner(run, Witnesses.drawn(samples, frame, rng), stages[-1], rng))
         dictionary = canonical_dictionary(answer, frame, found, m)
         judging.warn_of_answer(answer, dictionary.order, found, stacklevel=5)
         self._keep(dictionary, frame, samples.space, samples.dtype)
@@ -367,11 +377,9 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         for _ in range(self.n_init):
             yield frame.start(random_orthonormal(m, n_features, rng))
 
-    def _answer(self, pilot: Solution, run: Run, witnesses: Witnesses, lp_stage: Stage) -> Answer:
+    def _answer(self, pilot: Solution, refiner: Refiner) -> Answer:
         """The l_p answer, refined if asked."""
-        if self.refine is None:
-            return answer_of(pilot, witnesses)
-        return refined_answer(pilot, run, witnesses, lp_stage, on_evidence=self.refine == "auto")
+        return answer_of(pilot, refiner.witnesses) if self.refine is None else refiner.answer(pilot, self.refine)
 
     def _keep(self, dictionary: Dictionary, frame: Frame, space: Space, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples."""
@@ -388,6 +396,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.atom_error_ = space.asarray(laws.atom_error, dtype)
         self.noise_std_ = laws.noise_std
         self.expected_error_ = laws.expected_error
+        self.corruption_rate_ = laws.corruption_rate
+        self.corruption_scale_ = laws.corruption_scale
         self._rest = space.asarray(laws.rest, dtype)
         self._rest_std = laws.rest_std
 

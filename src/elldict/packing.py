@@ -25,10 +25,12 @@ SCALARS: dict[str, type] = {
     "status_": str,
     "noise_std_": float,
     "expected_error_": float,
+    "corruption_rate_": float,
+    "corruption_scale_": float,
     "_rest_std": float,
 }
 ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
-REFINEMENTS = (None, "bernoulli-gaussian")
+REFINEMENTS = (None, "bernoulli-gaussian", "sparse-corruption")
 COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
 COUNTS = ("start", "stage", "iteration")
 

@@ -78,6 +78,15 @@ def check_same_space(estimator: BaseEstimator, array: Array, fitted: Array, meth
         )
 
 
+def check_refinement(refine: str | None, *, whiten: bool) -> None:
+    """Refuse a refinement that whitening makes meaningless."""
+    if refine == "sparse-corruption" and whiten:
+        raise ValueError(
+            "refine='sparse-corruption' needs whiten=False: whitening spreads a hit over all entries of a sample. Use "
+            "refine='auto', or whiten=False if the dictionary is orthogonal."
+        )
+
+
 def check_n_components(n_components: int | None, survey: Survey, *, whiten: bool) -> int:
     """Return the number of atoms to learn."""
     n, k = survey.n_features, survey.rank

@@ -60,6 +60,10 @@ class Frame:
         """Gradient (m, k) with respect to A from sum g(z) (unit (y - mean))^T."""
         return G if self.inner is None else G @ self.inner.T
 
+    def inward_twice(self, H: Array) -> Array:
+        """Matrices (m, k, k) from sums of w (y - mean) (y - mean)^T, up to the unit."""
+        return H if self.inner is None else self.inner @ H @ self.inner.T
+
     def unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes for the user: of unit variance if whitened, else in the units of the data."""
         rows = A if self.inner is None else A @ self.inner

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 SUSPICIOUS = 6.0
 """Correlation of supports, in standard errors, from which a pair is looked at."""
 
+WIDESPREAD = 0.25
+"""Share of all atoms in suspicious pairs from which it is the data whose codes depend on each other, not a mixture."""
+
 ANGLES = np.linspace(-math.pi / 4, math.pi / 4, 91)[1:]
 """Turning a pair by a right angle only renames it, so this is all there is."""
 
@@ -29,7 +32,10 @@ class Pair:
 
 
 def suspicious_pairs(activity: NDArray[np.float64]) -> list[Pair]:
-    """Pairs of atoms, strongest first, no atom twice; from the probability (b, m) that each code is active."""
+    """Pairs of atoms, strongest first, no atom twice; from the probability (b, m) that each code is active.
+
+    None if there are too many: in images and sounds, all codes are large where something happens.
+    """
     centred = activity - np.mean(activity, axis=0)
     spread = np.maximum(np.std(activity, axis=0), 1e-12)
     scores = np.triu(centred.T @ centred / np.outer(spread, spread), 1) / math.sqrt(len(activity))
@@ -42,7 +48,7 @@ def suspicious_pairs(activity: NDArray[np.float64]) -> list[Pair]:
         if not taken & {i, j}:
             pairs.append(Pair(i, j, float(scores[i, j])))
             taken |= {i, j}
-    return pairs
+    return pairs if 2 * len(pairs) <= max(2, WIDESPREAD * activity.shape[1]) else []
 
 
 def unmixed(A: NDArray[np.float64], Z: NDArray[np.float64], pairs: list[Pair]) -> tuple[NDArray[np.float64], int]:

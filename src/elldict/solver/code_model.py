@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 BINS = 240
+FEW_ROUNDS = 5
+
 SPAN = 80.0
 """Codes are counted in bins of log z^2, this many of them over this many natural units below the largest code."""
 
@@ -107,6 +109,19 @@ def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
         common = floor = float(np.max(own.noise))
     fitted = _climbed(counts, _Guess(start.density, start.power, np.full(m, common)), floor)
     return replace(fitted, least_noise=least_noise)
+
+
+def followed_code_model(counts: Counts, model: CodeModel) -> CodeModel:
+    """The law a few rounds of expectation maximisation on from `model`: enough for codes that have moved a little.
+
+    Noise is the mean of what atoms have by themselves, or the largest where they differ by much, as in a full fit.
+    """
+    m = len(model.density)
+    guess = _Guess(model.density, model.power, np.full(m, model.noise))
+    own = _descended(counts, guess, model.least_noise, rounds=FEW_ROUNDS)
+    largest = float(np.max(own.noise))
+    noise = largest if largest > 4 * np.median(own.noise) else float(np.mean(own.noise))
+    return replace(model, density=own.density, power=own.power, noise=noise)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from elldict.kernels import Work
 from elldict.kernels.generic import FreshWork
 from elldict.solver.code_model import CodeModel, logit_line
+from elldict.solver.messages import CorruptedModel, Round, cleaned
 from elldict.space import Array, Space
 
 
@@ -21,6 +22,7 @@ class Needs(enum.Flag):
 
     GRADIENT = enum.auto()
     MOMENTS = enum.auto()
+    IDLE = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,35 @@ class Terms:
     g: Array  # derivative F'
     slope: Array | None = None  # second derivative F''
     value: Array | None = None  # F itself; None says F = g z, whose sum falls out of the gradient
+    idle: Array | None = None  # probability that a code is zero but for noise
     extra: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Contrast(Protocol):
     """A function of one code, summed over samples and atoms."""
 
+    def codes(self, Y: Array, decode: Array, work: Work, xp: Any) -> tuple[Array, Array]:
+        """The samples (b, n) that the gradient sums over, and their codes (b, m), from the samples Y (b, n) of a tile.
+
+        `decode` (n, m) makes codes of unit mean square.
+        """
+        ...
+
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m). Scratch memory comes from `work`; Z is not changed."""
         ...
 
 
+class Linear:
+    """Codes are the products of samples with atoms."""
+
+    def codes(self, Y: Array, decode: Array, work: Work, xp: Any) -> tuple[Array, Array]:  # noqa: ARG002
+        """The samples themselves, and their codes."""
+        return Y, work.matmul(Y, decode, into="codes")
+
+
 @dataclass(frozen=True)
-class Lp:
+class Lp(Linear):
     """F = |z|^p, g = sign(z)|z|^(p-1): the paper's contrast, with the factor p left out of g and slope.
 
     |z|^(p-2) is computed once and serves all three.
@@ -61,7 +79,7 @@ class Lp:
 
 
 @dataclass(frozen=True)
-class BernoulliGaussian:
+class BernoulliGaussian(Linear):
     """F = log q(z), the log-likelihood of codes that are zero or Gaussian, plus noise.
 
     The linear part of its derivative is left out: it belongs to sum z^2, which no rotation changes. What remains, times
@@ -83,10 +101,11 @@ class BernoulliGaussian:
         g = work.map(xp.multiply, gain, Z, into="g")
         soft = xp.where(logit > 0, logit, xp.zeros_like(logit)) + xp.log1p(small)
         value = soft + idle - z2 * precision
+        idle = 1 - activity if Needs.IDLE in need else None
         if Needs.MOMENTS not in need:
-            return Terms(g=g, value=value)
+            return Terms(g=g, value=value, idle=idle)
         slope = gain * (1 + 2 * rate * (1 - activity) * z2)
-        return Terms(g=g, slope=slope, value=value, extra={"gz": g * Z})
+        return Terms(g=g, slope=slope, value=value, idle=idle, extra={"gz": g * Z})
 
     def _lines(self, space: Space, dtype: str) -> tuple[Array, ...]:
         """What multiplies and shifts the codes of each atom, where the codes are."""
@@ -98,11 +117,30 @@ class BernoulliGaussian:
 
 
 @dataclass(frozen=True)
+class SparseCorruption(BernoulliGaussian):
+    """The same likelihood for codes of samples from which the corruption has been taken out, at the A in question.
+
+    `model` is the law of those codes, its noise what the cleaning leaves.
+    """
+
+    law: CorruptedModel
+    rounds: tuple[Round, ...]
+
+    def codes(self, Y: Array, decode: Array, work: Work, xp: Any) -> tuple[Array, Array]:
+        """Cleaned samples, and their codes."""
+        return super().codes(cleaned(Y, decode, self.rounds, work, xp), decode, work, xp)
+
+
+@dataclass(frozen=True)
 class Both:
     """One contrast, and beside it what a second one says of the same codes: for comparing two answers."""
 
     first: Contrast
     second: Contrast
+
+    def codes(self, Y: Array, decode: Array, work: Work, xp: Any) -> tuple[Array, Array]:
+        """Codes that the first contrast sees."""
+        return self.first.codes(Y, decode, work, xp)
 
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Terms of the first contrast, with those of the second and the product of both g as extras."""

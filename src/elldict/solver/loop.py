@@ -17,8 +17,9 @@ from elldict.solver.polar import polar
 from elldict.solver.result import Callback, Iteration, Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import power_step
-from elldict.solver.sums import Sums, measure
+from elldict.solver.sums import Sums, measure, moments
 from elldict.space import Array, Space, total
+from elldict.theory.accuracy import atom_errors
 
 ROUNDING = {"float32": 1e-5, "float64": 1e-11}
 """Relative fall of the objective that rounding alone can explain."""
@@ -45,6 +46,7 @@ class Run:
     samples: Samples
     frame: Frame
     journal: Journal
+    share: float = 1.0  # of all samples, that a look at `samples` is
     start: int = 0
     first_stage: int = 0
     iterations: list[Iteration] = field(default_factory=list)
@@ -52,7 +54,7 @@ class Run:
     def look(self, A: Array, contrast: Contrast, need: Needs, precision: str) -> Sums:
         """One counted pass over all samples."""
         sums = measure(self.samples, self.frame, contrast, A, need, precision)
-        self.journal.passes += 1
+        self.journal.passes += self.share
         if not math.isfinite(sums.objective):
             raise FloatingPointError(
                 f"The objective became {sums.objective} in iteration {len(self.iterations) + 1} although all samples "
@@ -103,7 +105,7 @@ def solve(
     best: Solution | None = None
     history: tuple[Iteration, ...] = ()
     for number, start in enumerate(starts):
-        run = Run(samples, frame.moved_to(samples.space), journal, number)
+        run = Run(samples, frame.moved_to(samples.space), journal, start=number)
         solution = solve_from(samples.space.asarray(polar(start), "float64"), run, stages)
         history += solution.iterations
         if best is None or solution.objective > best.objective:
@@ -116,11 +118,15 @@ def solve(
 
 def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | None = None) -> Solution:
     """Go through the stages from A, and measure where it ends, with a second contrast `beside` the one maximised."""
+    halt: Halt | None = None
     for number, stage in enumerate(stages):
+        if halt is not None and stage.refit is not None and isinstance(halt.contrast, type(stage.contrast)):
+            stage = replace(stage, contrast=halt.contrast)  # noqa: PLW2901  # what was fitted goes on
         halt = run_stage(run, number, stage, A)
         A = halt.A
         if halt.stopped:
             break
+    assert halt is not None, "no stage was given"
     judged = halt.contrast if beside is None else Both(halt.contrast, beside)
     sums = run.look(A, judged, Needs.MOMENTS, stage.precision)
     return Solution(A, halt.contrast, sums, tuple(run.iterations), halt.converged, halt.stopped, halt.status)
@@ -134,8 +140,9 @@ def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
         moved = stage.step(here.sums, here.A)
         step = distance(moved, here.A)
         stopped = run.record(number, here.sums, step, here.A)
-        if step <= stage.tol:
-            return Halt(moved, here.contrast, True, stopped, f"converged: step {step:.2g} <= tol {stage.tol:.2g}")
+        enough = max(stage.tol, stage.resolution * angle_in_doubt(here.sums) if stage.resolution else 0.0)
+        if step <= enough:
+            return Halt(moved, here.contrast, True, stopped, f"converged: step {step:.2g} <= tol {enough:.2g}")
         if stopped:
             status = f"stopped by the callback after iteration {iteration}, step {step:.2g}"
             return Halt(safest(stage, here, moved), here.contrast, False, True, status)
@@ -165,6 +172,12 @@ def guarded(run: Run, stage: Stage, here: Point, moved: Array) -> Point:
     if fall <= ROUNDING[stage.precision] * abs(before) + stage.slack or stage.step is power_step:
         return there
     return looked(run, stage, here.contrast, power_step(here.sums, here.A), here.A)
+
+
+def angle_in_doubt(sums: Sums) -> float:
+    """Root mean square, over atoms, of the distance that the error bar gives them; zero if it gives none."""
+    error = float(np.mean(atom_errors(moments(sums), sums.weight)))
+    return math.sqrt(error / 2) if math.isfinite(error) else 0.0
 
 
 def distance(A: Array, B: Array) -> float:

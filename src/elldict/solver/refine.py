@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.solver.basins import Pair, suspicious_pairs, unmixed
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model
-from elldict.solver.contrasts import BernoulliGaussian, Contrast, Needs
+from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
+from elldict.solver.contrasts import BernoulliGaussian, Contrast, Lp, Needs, SparseCorruption
+from elldict.solver.corrupted import Suspects, corrupted_solution, looks_corrupted
 from elldict.solver.loop import Run, solve_from
+from elldict.solver.messages import CorruptedModel
 from elldict.solver.result import Solution
 from elldict.solver.stage import Stage
-from elldict.solver.steps import PairwiseNewton
-from elldict.solver.sums import Sums
+from elldict.solver.steps import PairwiseNewton, idle_step
+from elldict.solver.sums import Sums, moments
 from elldict.space import Array, Space, to_numpy
 from elldict.theory.accuracy import CodeMoments, atom_errors, with_small_sample_correction
 
@@ -32,11 +34,29 @@ WITNESS_ROWS = 8192
 MOST_REPAIRS = 4
 """Times that mixed pairs are taken apart before they are reported instead."""
 
+FEW_PER_FEATURE = 40
+MOST_IDLE_WORK = 2e10
+"""Samples a feature, and samples times the cube of features, up to which the idle step is taken."""
+
+MOST_IDLE_STEPS = 40
+"""Six are enough where recovery is exact."""
+
+SMALL_EXPONENTS = (2.5, 2.2)
+MOST_SMALL_STEPS = 300
+
+MOST_ERROR = 0.5
+"""Error bar from which an l_p answer is no start for a refinement, unless that turns out to be exact."""
+
+NOTHING_FOUND = "kept l_p: its error bar leaves nothing to refine"
+
 STEADY = 2.0
 """The standard deviation of the noise stays above this many times the last move of any atom."""
 
-MOST_ITERATIONS = 300
-"""Five to twelve are enough with many samples; with six a feature, up to two hundred."""
+MOST_ITERATIONS = 60
+"""Five to twelve are enough where the law is right, and where it is not more are of no use."""
+
+FINE_ENOUGH = 0.02
+"""Steps that are this share of what the error bar leaves in doubt are the last."""
 
 LEAST_NOISE = {"float32": 1e-12, "float64": 1e-18}
 """Variance of the noise, in units of the mean square, that rounding of the codes alone produces."""
@@ -74,20 +94,26 @@ class Witnesses:
     def refit(self, contrast: Contrast, A: Array, moved: float) -> Contrast:
         """The contrast that fits the codes at A; the same one as before if it hardly differs.
 
-        A contrast that never stood still would never let A stand still either.
+        A contrast that never stood still would never let A stand still either. A pair of atoms still turned against
+        each other blurs their zeros, and pulls them apart only while that blur passes for noise. So noise is not let
+        down faster than atoms come to rest.
         """
+        return self._refit(contrast, A, (STEADY * moved) ** 2)
+
+    def refit_freely(self, contrast: Contrast, A: Array, moved: float) -> Contrast:  # noqa: ARG002
+        """The same with noise let down as fast as it falls, for steps that do not go by pairs."""
+        return self._refit(contrast, A, 0.0)
+
+    def _refit(self, contrast: Contrast, A: Array, least: float) -> Contrast:
         assert isinstance(contrast, BernoulliGaussian)
-        model = self.fitted(A)
-        # A pair of atoms still turned against each other blurs their zeros, and pulls them apart only while that blur
-        # passes for noise. So noise is not let down faster than atoms come to rest.
-        least = min(contrast.model.noise, (STEADY * moved) ** 2)
-        model = replace(model, noise=max(model.noise, least))
+        model = followed_code_model(Counts.of(self.rows @ to_numpy(A).T), contrast.model)
+        model = replace(model, noise=max(model.noise, min(contrast.model.noise, least)))
         return contrast if _alike(model, contrast.model) else BernoulliGaussian(model)
 
 
-def likelihood_stage(witnesses: Witnesses, A: Array, lp_stage: Stage) -> Stage:
-    """Stage that climbs the likelihood from A, in the precision and to the tolerance of the l_p stage before it."""
-    return Stage(
+def likelihood_stages(witnesses: Witnesses, A: Array, lp_stage: Stage, n_samples: int) -> list[Stage]:
+    """Stages that climb the likelihood from A, in the precision and to the tolerance of the l_p stage before them."""
+    newton = Stage(
         BernoulliGaussian(witnesses.fitted(A)),
         PairwiseNewton(),
         lp_stage.precision,
@@ -96,7 +122,17 @@ def likelihood_stage(witnesses: Witnesses, A: Array, lp_stage: Stage) -> Stage:
         need=Needs.GRADIENT | Needs.MOMENTS,
         refit=witnesses.refit,
         slack=1e-3,
+        resolution=FINE_ENOUGH,
     )
+    if not few_samples(n_samples, int(A.shape[1])):
+        return [newton]
+    need, most = newton.need | Needs.IDLE, min(lp_stage.max_iter, MOST_IDLE_STEPS)
+    return [replace(newton, step=idle_step, need=need, max_iter=most, refit=witnesses.refit_freely), newton]
+
+
+def few_samples(n_samples: int, n_features: int) -> bool:
+    """Whether samples are so few that atoms feel each other, and the idle step is worth and within its price."""
+    return n_samples <= FEW_PER_FEATURE * n_features and n_samples * n_features**3 <= MOST_IDLE_WORK
 
 
 @dataclass(frozen=True)
@@ -105,6 +141,11 @@ class Verdict:
 
     accepted: bool
     reason: str
+    error: float = math.inf  # error bar and bias
+    exact: bool = False
+
+
+AS_ASKED = Verdict(True, "refined: as asked")
 
 
 def judge(pilot: Solution, refined: Solution, model: CodeModel, n_mixed: int) -> Verdict:
@@ -118,19 +159,53 @@ def judge(pilot: Solution, refined: Solution, model: CodeModel, n_mixed: int) ->
     """
     r = refined.sums.weight
     if exact(model, r) and n_mixed == 0:
-        return Verdict(True, "refined: codes are exactly sparse")
+        return Verdict(True, "refined: codes are exactly sparse", 0.0, exact=True)
+    if not refined.converged:
+        return Verdict(False, "kept l_p: the refinement did not converge")
     one, two = moments(pilot.sums), moments(refined.sums)
     pilot_error, refined_error = (_error_bar(m, r) for m in (one, two))
+    if pilot_error > MOST_ERROR:
+        return Verdict(False, NOTHING_FOUND)
     if not math.isfinite(refined_error):
         return Verdict(False, "kept l_p: the refined answer is not a maximum")
     cross = to_numpy(refined.sums.extra["cross"]) / r
     shared = float(np.mean(2 * np.sum(two.angle_covariances(one, cross, r), axis=1)))
-    seen = 1 - float(np.sum((to_numpy(pilot.A) @ to_numpy(refined.A).T) ** 4)) / len(one.gz)
-    # more than once: what made the refined answer biased has biased the pilot too, which the difference does not show
-    bias = 2.5 * max(0.0, seen - (pilot_error + refined_error - 2 * shared))
-    numbers = f"error bar {refined_error:.2g} + bias {bias:.2g}, l_p {pilot_error:.2g}"
-    if refined_error + bias < 0.95 * pilot_error:
-        return Verdict(True, f"refined: {numbers}")
+    expected = pilot_error + refined_error - 2 * shared
+    return _weighed(refined_error, _bias(pilot, refined, expected), pilot_error)
+
+
+def judge_cleaned(pilot: Solution, cleaned: Solution, noise: float) -> Verdict:
+    """Choose between the l_p answer and that for cleaned samples, which look corrupted.
+
+    Corruption biases the pilot by as much as it likes, so a large difference alone is not held against the cleaned
+    answer if the cleaning took most of the `noise` away, which codes of another law than assumed would not let it.
+    """
+    r = cleaned.sums.weight
+    pilot_error, error = (_error_bar(moments(found.sums), r) for found in (pilot, cleaned))
+    if not (cleaned.converged and math.isfinite(error)):
+        return Verdict(False, "kept l_p: the answer for cleaned samples is not a maximum")
+    assert isinstance(cleaned.contrast, SparseCorruption)
+    left, law = cleaned.contrast.model.noise, cleaned.contrast.law
+    if left < 0.5 * noise:
+        hits = f"{100 * law.rate:.2g} % of the entries were hit"
+        return Verdict(True, f"refined: {hits}; cleaning takes the noise from {noise:.2g} to {left:.2g}", error)
+    return _weighed(error, _bias(pilot, cleaned, max(pilot_error - error, 0.0)), pilot_error)
+
+
+def _bias(pilot: Solution, refined: Solution, expected: float) -> float:
+    """Excess of the difference between two answers over what is expected.
+
+    It counts more than once: what made the refined answer biased has biased the pilot too, which the difference does
+    not show.
+    """
+    seen = 1 - float(np.sum((to_numpy(pilot.A) @ to_numpy(refined.A).T) ** 4)) / int(pilot.A.shape[0])
+    return 2.5 * max(0.0, seen - expected)
+
+
+def _weighed(error: float, bias: float, pilot_error: float) -> Verdict:
+    numbers = f"error bar {error:.2g} + bias {bias:.2g}, l_p {pilot_error:.2g}"
+    if error + bias < 0.95 * pilot_error:
+        return Verdict(True, f"refined: {numbers}", error + bias)
     return Verdict(False, f"kept l_p: refined {numbers}")
 
 
@@ -144,18 +219,12 @@ def _error_bar(of: CodeMoments, n_samples: float) -> float:
 def exact(model: CodeModel, n_samples: float) -> bool:
     """Tell whether the codes of every atom have so many zeros that the atom must be a true one.
 
-    A direction can be chosen orthogonal to n - 1 samples, and then to no others by chance: atoms with twice as many
-    zero codes are no accident.
+    A direction can be chosen orthogonal to n - 1 samples, and then to no others by chance: atoms with half as many
+    zero codes again are no accident.
     """
     zeros = (1 - model.density) * n_samples
     tiny = model.noise <= 1e-10 * float(np.mean(model.density * model.power))
-    return bool(tiny and np.all(zeros > 2 * len(zeros)))
-
-
-def moments(sums: Sums) -> CodeMoments:
-    """Moments of the codes under the contrast that was summed; l_p has E g z = E F."""
-    gz = sums.extra.get("gz", sums.value)
-    return CodeMoments(*(to_numpy(total) / sums.weight for total in (gz, sums.g2, sums.slope, sums.z2)))
+    return bool(tiny and np.all(zeros > 1.5 * len(zeros)))
 
 
 def _alike(new: CodeModel, old: CodeModel) -> bool:
@@ -176,6 +245,7 @@ class Answer:
     stopped: bool
     status: str
     n_iter: int
+    corruption: CorruptedModel | None = None
 
 
 def answer_of(pilot: Solution, witnesses: Witnesses) -> Answer:
@@ -193,61 +263,121 @@ def answer_of(pilot: Solution, witnesses: Witnesses) -> Answer:
     )
 
 
-def refined_answer(pilot: Solution, run: Run, witnesses: Witnesses, stage: Stage, *, on_evidence: bool) -> Answer:
-    """The refined answer, or the l_p answer if the evidence is against it; `status` says which and why.
+@dataclass(frozen=True)
+class Refiner:
+    """All that a refinement needs: a run to continue, witnesses, and the last l_p stage.
 
-    `stage` is the last of l_p: mixed atoms that are taken apart go through it again.
+    Mixed atoms that are taken apart go through that stage again.
     """
-    m, k = pilot.A.shape
-    if pilot.stopped or m < k:
-        plain = answer_of(pilot, witnesses)
-        note = f"; kept l_p: {m} of {k} directions are sought, and the likelihood needs all" if m < k else ""
-        return replace(plain, status=plain.status + note)
-    pilot = _repaired(pilot, run, witnesses, stage)
-    refined, model = _climbed(pilot, run, witnesses, stage)
-    n_mixed = len(witnesses.mixed_pairs(refined.A, model))
-    verdict = judge(pilot, refined, model, n_mixed) if on_evidence else Verdict(True, "refined: as asked")
-    reason = verdict.reason + (f", {n_mixed} pairs of atoms share their supports" if n_mixed else "")
-    n_iter = len(run.iterations)
-    if not verdict.accepted:
-        plain = answer_of(pilot, witnesses)
-        return replace(plain, status=f"{plain.status}; {reason}", stopped=refined.stopped, n_iter=n_iter)
-    return Answer(
-        A=refined.A,
-        sums=beside(refined.sums),
-        moments=moments(refined.sums),
-        model=model,
-        refined="bernoulli-gaussian",
-        converged=refined.converged,
-        stopped=refined.stopped,
-        status=f"{refined.status}; {reason}",
-        n_iter=n_iter,
-    )
 
+    run: Run
+    witnesses: Witnesses
+    stage: Stage
+    rng: np.random.Generator
 
-def _repaired(pilot: Solution, run: Run, witnesses: Witnesses, stage: Stage) -> Solution:
-    """The l_p answer from where mixed pairs are taken apart, as long as that raises the objective."""
-    for _ in range(MOST_REPAIRS):
-        A, n_moved = witnesses.unmixed(pilot.A, witnesses.fitted(pilot.A))
-        if n_moved == 0:
-            break
-        other = solve_from(A, run, [stage])
-        if other.objective <= pilot.objective * (1 + 1e-9):
-            break
-        pilot = other
-    return pilot
+    def answer(self, pilot: Solution, wanted: str) -> Answer:
+        """The refined answer, or with 'auto' the l_p answer if the evidence is against it; `status` says why."""
+        obstacle = self._obstacle(pilot, wanted)
+        if obstacle is not None:
+            return self._kept(pilot, obstacle)
+        pilot = self._repaired(pilot)
+        if wanted == "sparse-corruption":
+            return self._corrupted(self._cleaned(pilot), "refined: as asked")
+        refined, model = self._climbed(pilot)
+        n_mixed = len(self.witnesses.mixed_pairs(refined.A, model))
+        verdict = AS_ASKED if wanted != "auto" else judge(pilot, refined, model, n_mixed)
+        if wanted == "auto" and not verdict.exact and not refined.stopped and self._suspicious(pilot):
+            other = self._cleaned(pilot)
+            evidence = judge_cleaned(pilot, other, self.witnesses.fitted(pilot.A).noise)
+            if evidence.accepted and (evidence.error < verdict.error or not verdict.accepted):
+                return self._corrupted(other, evidence.reason)
+        reason = verdict.reason + (f", {n_mixed} pairs of atoms share their supports" if n_mixed else "")
+        if not verdict.accepted:
+            return replace(self._kept(pilot, reason), stopped=refined.stopped)
+        return self._refined(refined, beside(refined.sums), model, "bernoulli-gaussian", reason)
 
+    def _obstacle(self, pilot: Solution, wanted: str) -> str | None:
+        """What stands in the way of a refinement."""
+        m, k = pilot.A.shape
+        if m < k:
+            return f"kept l_p: {m} of {k} directions are sought, and the likelihood needs all"
+        if pilot.stopped:
+            return "kept l_p: stopped before the refinement"
+        if wanted == "sparse-corruption" and self.run.frame.inner is not None:
+            return "kept l_p: samples vary in fewer directions than they have entries"
+        if wanted == "auto" and not self._few() and _error_bar(moments(pilot.sums), pilot.sums.weight) > MOST_ERROR:
+            return NOTHING_FOUND
+        return None
 
-def _climbed(pilot: Solution, run: Run, witnesses: Witnesses, stage: Stage) -> tuple[Solution, CodeModel]:
-    """The likelihood's answer, again from where mixed pairs are taken apart, as long as there are any."""
-    A = pilot.A
-    for _ in range(1 + MOST_REPAIRS):
-        refined = solve_from(A, run, [likelihood_stage(witnesses, A, stage)], beside=pilot.contrast)
-        model = witnesses.fitted(refined.A)
-        A, n_moved = witnesses.unmixed(refined.A, model)
-        if n_moved == 0 or refined.stopped:
-            break
-    return refined, model
+    def _few(self) -> bool:
+        return few_samples(self.run.samples.n_samples, int(self.run.samples.n_features))
+
+    def _kept(self, pilot: Solution, reason: str) -> Answer:
+        plain = answer_of(pilot, self.witnesses)
+        return replace(plain, status=f"{plain.status}; {reason}", n_iter=len(self.run.iterations))
+
+    def _repaired(self, pilot: Solution) -> Solution:
+        """The l_p answer from where mixed pairs are taken apart, as long as that raises the objective."""
+        for _ in range(MOST_REPAIRS):
+            A, n_moved = self.witnesses.unmixed(pilot.A, self.witnesses.fitted(pilot.A))
+            if n_moved == 0:
+                break
+            other = solve_from(A, self.run, [self.stage])
+            if other.objective <= pilot.objective * (1 + 1e-9):
+                break
+            pilot = other
+        return pilot
+
+    def _climbed(self, pilot: Solution) -> tuple[Solution, CodeModel]:
+        """The likelihood's answer, again from where mixed pairs are taken apart, as long as there are any."""
+        A = self._annealed(pilot)
+        for _ in range(1 + MOST_REPAIRS):
+            stages = likelihood_stages(self.witnesses, A, self.stage, self.run.samples.n_samples)
+            refined = solve_from(A, self.run, stages, beside=pilot.contrast)
+            model = self.witnesses.fitted(refined.A)
+            A, n_moved = self.witnesses.unmixed(refined.A, model)
+            if n_moved == 0 or refined.stopped:
+                break
+        return refined, model
+
+    def _annealed(self, pilot: Solution) -> Array:
+        """Where small exponents lead from the l_p answer if samples are few: they need fewest."""
+        assert isinstance(pilot.contrast, Lp)
+        exponents = [p for p in SMALL_EXPONENTS if p < pilot.contrast.p]
+        if not self._few() or not exponents:
+            return pilot.A
+        most = min(self.stage.max_iter, MOST_SMALL_STEPS)
+        stages = [replace(self.stage, contrast=Lp(p), tol=max(self.stage.tol, 1e-3), max_iter=most) for p in exponents]
+        return solve_from(pilot.A, self.run, stages).A
+
+    def _suspicious(self, pilot: Solution) -> bool:
+        """Whether samples look corrupted. Only the entries of samples as they are can have been hit, so no frame."""
+        rows, model = self.witnesses.rows, self.witnesses.fitted(pilot.A)
+        return self.run.frame.inner is None and looks_corrupted(rows, pilot.A, model, self.rng)
+
+    def _cleaned(self, pilot: Solution) -> Solution:
+        """The answer for samples cleaned from corruption."""
+        suspects = Suspects.drawn(self.run, self.rng, self.witnesses.least_noise)
+        return corrupted_solution(pilot.A, suspects.contrast(pilot.A), self.run, suspects, self.stage)
+
+    def _corrupted(self, found: Solution, reason: str) -> Answer:
+        sums = self.run.look(found.A, self.stage.contrast, Needs.MOMENTS, self.stage.precision)
+        answer = self._refined(found, sums, self.witnesses.fitted(found.A), "sparse-corruption", reason)
+        assert isinstance(found.contrast, SparseCorruption)
+        return replace(answer, corruption=found.contrast.law)
+
+    def _refined(self, found: Solution, lp_sums: Sums, model: CodeModel, name: str, reason: str) -> Answer:
+        return Answer(
+            A=found.A,
+            sums=lp_sums,
+            moments=moments(found.sums),
+            model=model,
+            refined=name,
+            converged=found.converged,
+            stopped=found.stopped,
+            status=f"{found.status}; {reason}",
+            n_iter=len(self.run.iterations),
+        )
 
 
 def beside(sums: Sums) -> Sums:

@@ -26,6 +26,7 @@ class Stage:
     need: Needs = Needs.GRADIENT
     refit: Refit | None = None
     slack: float = 0.0  # fall of the objective that a refit alone can cause
+    resolution: float = 0.0  # share of the angle that the error bar speaks of, below which steps are of no use
 
 
 SAFE_DIGITS = {"float32": 30, "float64": 280}

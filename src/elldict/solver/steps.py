@@ -21,6 +21,23 @@ def power_step(sums: Sums, A: Array) -> Array:  # noqa: ARG001
     return polar(sums.G)
 
 
+def idle_step(sums: Sums, A: Array) -> Array:
+    """Turn each atom to where the samples that do not use it vary least, and all together to the nearest orthonormal.
+
+    One step of inverse iteration for each atom. With few samples pairs of atoms do feel each other, and Newton's step
+    for pairs needs hundreds of iterations where this one, which knows all the directions of an atom at once, needs
+    six. Its fixed point is the truth without noise only, and it costs n times a plain step: for few samples.
+    """
+    space = Space.of(A)
+    xp = space.xp
+    n = int(A.shape[1])
+    traces = xp.reshape(xp.linalg.trace(sums.idle), (-1, 1, 1))
+    H = sums.idle / xp.where(traces > 0, traces, xp.ones_like(traces))
+    least = 1e-15 * xp.eye(n, dtype=A.dtype, device=space.device)  # without noise, H is singular at the truth
+    turned = xp.linalg.solve(H + least, A[:, :, None])[:, :, 0]
+    return polar(turned / xp.linalg.vector_norm(turned, axis=1, keepdims=True))
+
+
 @dataclass(frozen=True)
 class PairwiseNewton:
     """Newton's step for each pair of atoms by itself: near a maximum the pairs do not feel each other.

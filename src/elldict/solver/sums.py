@@ -11,7 +11,8 @@ from elldict.kernels import workspace
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.solver.contrasts import Contrast, Needs, Terms
-from elldict.space import Array, Space, total
+from elldict.space import Array, Space, to_numpy, total
+from elldict.theory.accuracy import CodeMoments
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Sums:
     slope: Array = None  # (m,)  sum F''
     g2: Array = None  # (m,)  sum g^2
     z2: Array = None  # (m,)  sum z^2
+    idle: Array = None  # (m, n, n)  sum P(code is idle) y y^T
     extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
 
     def __add__(self, other: Sums) -> Sums:
@@ -37,6 +39,7 @@ class Sums:
             slope=both(self.slope, other.slope),
             g2=both(self.g2, other.g2),
             z2=both(self.z2, other.z2),
+            idle=both(self.idle, other.idle),
             extra={name: self.extra[name] + other.extra[name] for name in self.extra},
         )
 
@@ -68,12 +71,13 @@ class SumKernel:
 
         def visit(Y: Array) -> Sums:
             Y = prepared(xp.astype(Y, dtype, copy=False))
-            Z = work.matmul(Y, decode, into="codes")
+            Y, Z = self.contrast.codes(Y, decode, work, xp)
             terms = self.contrast.terms(Z, self.need, work, xp)
             # float64 from here on: 10^7 float32 terms lose five digits otherwise
             G = xp.astype(work.matmul(terms.g.T, Y, into="gradient"), xp.float64) if gradient else None
             more = moments(terms, Z) if Needs.MOMENTS in self.need else {}
-            return Sums(weight=float(Y.shape[0]), value=value(terms, Z), G=G, **more)
+            idle = idle_sums(terms, Y) if Needs.IDLE in self.need else None
+            return Sums(weight=float(Y.shape[0]), value=value(terms, Z), G=G, idle=idle, **more)
 
         def prepared(Y: Array) -> Array:
             # centred here, not in the products: a large mean would cost them their digits
@@ -92,6 +96,12 @@ class SumKernel:
                 "z2": column_sums(Z * Z),
                 "extra": {name: column_sums(array) for name, array in terms.extra.items()},
             }
+
+        def idle_sums(terms: Terms, Y: Array) -> Array:
+            weights = terms.idle
+            assert weights is not None, "only the likelihood knows which codes are idle"
+            shares = (weights[:, i : i + 1] * Y for i in range(int(weights.shape[1])))
+            return xp.stack([xp.astype(share.T @ Y, xp.float64) for share in shares])
 
         def column_sums(array: Array) -> Array:
             return xp.sum(array, axis=0, dtype=xp.float64)
@@ -112,7 +122,14 @@ def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: 
     if sums.G is None:
         return sums
     G = frame.inward(sums.G * (frame.unit / _power_of_two(frame.unit, precision)))
+    idle = None if sums.idle is None else frame.inward_twice(sums.idle)
     if sums.value is not None:
-        return replace(sums, G=G)
+        return replace(sums, G=G, idle=idle)
     xp = Space.of(G).xp
     return replace(sums, G=G, value=xp.sum(G * A, axis=1))  # F = g z, and sum g z^T is G A^T
+
+
+def moments(sums: Sums) -> CodeMoments:
+    """Moments of the codes under the contrast that was summed; l_p has E g z = E F."""
+    gz = sums.extra.get("gz", sums.value)
+    return CodeMoments(*(to_numpy(total) / sums.weight for total in (gz, sums.g2, sums.slope, sums.z2)))
