@@ -22,6 +22,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"solver.loop", "progress"},
     {"solver.corrupted"},
     {"solver.refine"},
+    {"solver.quick"},
     {"validation", "coding", "dictionary", "judging", "packing"},
     {"datasets", "metrics"},
     {"learning"},

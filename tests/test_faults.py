@@ -328,7 +328,7 @@ def test_fault_12_a_zero_feature_may_stand_anywhere(easy, whiten):
 
 def test_fault_15_max_iter_is_said(easy):
     with pytest.warns(ConvergenceWarning, match=r"step .* > tol 1e-11 after 3 iterations.*Raise max_iter or tol"):
-        model = fit(easy[0], max_iter=3, refine=None)
+        model = fit(easy[0], max_iter=3, solver="power", refine=None)
     assert not model.converged_
     assert model.n_iter_ == 3
     assert model.status_.startswith("max_iter")

@@ -25,7 +25,9 @@ def mean_error(p, *, seeds=5, n_components=None, **setting):
             dtype="float32",
             random_state=seed,
         )
-        atoms = LpDictionaryLearning(n_components, p=p, refine=None, random_state=seed).fit(X).components_
+        atoms = (
+            LpDictionaryLearning(n_components, p=p, solver="power", refine=None, random_state=seed).fit(X).components_
+        )
         assert np.min(match_atoms(atoms, dictionary).cosines) > 0.95
         errors.append(recovery_error(atoms, dictionary))
     return np.mean(errors)
@@ -62,7 +64,7 @@ def test_fewer_atoms_than_features(m):
     setting = {"n_samples": 40_000, "n_features": 100, "density": 0.3, "n_components": m}
     assert mean_error(3, **setting) == pytest.approx(expected_error(3, **setting), rel=0.2 if m == 1 else 0.1)
     X, dictionary, _ = make_bernoulli_gaussian(40_000, 100, density=0.3, random_state=0)
-    atoms = LpDictionaryLearning(m, refine=None, random_state=0).fit(X).components_
+    atoms = LpDictionaryLearning(m, solver="power", refine=None, random_state=0).fit(X).components_
     match = match_atoms(atoms, dictionary)
     assert np.min(match.cosines) > 0.99
     assert len(set(match.indices)) == m
@@ -73,5 +75,39 @@ def test_fewer_atoms_than_features(m):
 def test_sparse_corruption_leaves_the_error_of_table_3():
     """Table 3, first row: .20 %; rounding and the spread of one seed (6 %) allow .17 to .25."""
     X, dictionary, _ = make_bernoulli_gaussian(10_000, 32, density=0.3, corruption=0.5, random_state=0)
-    atoms = LpDictionaryLearning(refine=None, random_state=0).fit(X).components_
+    atoms = LpDictionaryLearning(solver="power", refine=None, random_state=0).fit(X).components_
     assert 0.17 < 100 * recovery_error(atoms, dictionary) < 0.25
+
+
+@pytest.mark.parametrize(
+    ("p", "density", "noise_std"), [(3, 0.3, 0.0), (4, 0.1, 0.0), (5, 0.3, 0.0), (3, 0.3, 0.6), (2.5, 0.3, 0.2)]
+)
+def test_the_quick_solver_ends_where_the_power_method_does(p, density, noise_std):
+    """Newton's steps on growing samples maximise the same objective: both answers lie much closer than the truth."""
+    X, dictionary, _ = make_bernoulli_gaussian(20_000, 24, density=density, noise_std=noise_std, random_state=0)
+    models = (LpDictionaryLearning(p=p, solver=solver, refine=None, random_state=0) for solver in ("auto", "power"))
+    quick, power = (model.fit(X) for model in models)
+    error = recovery_error(power.components_, dictionary)
+    assert recovery_error(quick.components_, power.components_) < 0.01 * error
+    assert quick.n_passes_ < power.n_passes_ / 2
+
+
+def test_samples_that_are_sorted_grouped_or_drifting_do_not_fool_the_quick_solver():
+    X, dictionary, codes = make_bernoulli_gaussian(20_000, 24, density=0.3, noise_std=0.2, random_state=0)
+
+    def error(samples, refine="auto", solver="auto"):
+        model = LpDictionaryLearning(refine=refine, solver=solver, random_state=0)
+        return recovery_error(model.fit(samples).components_, dictionary)
+
+    shuffled = error(X)
+    for order in (np.argsort(np.sum(X**2, axis=1)), np.argsort(codes[:, 0])):
+        assert error(X[order]) < 1.1 * shuffled
+    drifting = X * np.geomspace(0.5, 2, len(X))[:, None]
+    assert error(drifting) < 1.05 * error(drifting, solver="power")
+    assert error(np.repeat(X[:10_000], 2, axis=0), None) == pytest.approx(error(X[:10_000], None), rel=0.05)
+
+
+def test_few_passes():
+    for noise_std, most in ((0.0, 6), (0.2, 10), (0.4, 10)):
+        X, _, _ = make_bernoulli_gaussian(40_000, 64, density=0.3, noise_std=noise_std, dtype="float32", random_state=0)
+        assert LpDictionaryLearning(random_state=0).fit(X).n_passes_ <= most

@@ -74,7 +74,7 @@ def test_atoms_beyond_the_rank_do_not_spoil_the_score(easy):
     with pytest.warns(UserWarning, match="12 of 13"):
         model = fit(X)
     assert np.isfinite(model.score(X))
-    assert model.score(X) == pytest.approx(fit(easy[0]).score(easy[0]), rel=1e-3)
+    assert model.score(X) == pytest.approx(fit(easy[0]).score(easy[0]), rel=5e-2)
 
 
 def test_scores_survive_saving(easy, tmp_path):

@@ -23,10 +23,10 @@ from elldict.progress import progress_bar
 from elldict.samples.frame import Frame, code_bound
 from elldict.samples.survey import survey
 from elldict.solver.contrasts import Lp
-from elldict.solver.loop import Journal, Run, solve
+from elldict.solver.loop import Journal
 from elldict.solver.polar import random_orthonormal
-from elldict.solver.refine import Answer, Refiner, Witnesses, answer_of
-from elldict.solver.result import Callback, Solution
+from elldict.solver.quick import Task, by_newton, quickly_solved, solved
+from elldict.solver.result import Callback
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
 from elldict.space import Array, Space, total
@@ -58,8 +58,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Exponent of the norm, any number above 2. Smaller values are more accurate, larger ones converge in fewer
         iterations; 3 is the best whole number. A sequence such as (3, 2.5, 2.2) is solved in turn, each from where the
         one before ended: the way to small exponents when samples are few.
-    solver : {'power'}, default='power'
-        The generalized power method, on all samples.
+    solver : {'auto', 'power'}, default='auto'
+        'power': the paper's generalized power method, all samples in every iteration. 'auto': the same answers in far
+        fewer looks at the samples, by Newton steps, guarded by the objective, on random samples that grow in number
+        as the error bar asks; the last steps are on all of them.
     refine : {'auto', 'bernoulli-gaussian', 'sparse-corruption'} or None, default='auto'
         What follows the l_p stages. 'bernoulli-gaussian': maximum likelihood for codes that are zero or Gaussian, with
         Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'sparse-corruption': the
@@ -164,7 +166,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "p": [Interval(Real, 2, np.inf, closed="neither"), tuple, list],
-        "solver": [StrOptions({"power"})],
+        "solver": [StrOptions({"auto", "power"})],
         "refine": [StrOptions({"auto", "bernoulli-gaussian", "sparse-corruption"}), None],
         "center": ["boolean"],
         "whiten": ["boolean"],
@@ -183,7 +185,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         n_components: int | None = None,
         *,
         p: float | Sequence[float] = 3,
-        solver: str = "power",
+        solver: str = "auto",
         refine: str | None = "auto",
         center: bool = False,
         whiten: bool = False,
@@ -254,11 +256,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             frame = Frame.of(found, center=self.center, whiten=self.whiten)
             stages = self._stages(exponents, samples.dtype, code_bound(found, frame))
             starts = self._starts(rng, min(m, found.rank), frame, found.n_features)
-            pilot, history = solve(samples, frame, stages, starts, journal)
-            run = Run(samples, frame.moved_to(samples.space), journal)
-            run.start, run.first_stage = pilot.iterations[-1].start, len(stages)
-            run.iterations.extend(pilot.iterations)
-            answer = self._answer(pilot, Refiner(run, Witnesses.drawn(samples, frame, rng), stages[-1], rng))
+            task = Task(samples, frame, journal, stages, rng, self.refine, witness_seed=int(rng.integers(2**62)))
+            answer, history = (solved if self.solver == "power" else quickly_solved)(task, starts)
         dictionary = canonical_dictionary(answer, frame, found, m)
         judging.warn_of_answer(answer, dictionary.order, found, stacklevel=5)
         self._keep(dictionary, frame, samples.space, samples.dtype)
@@ -269,7 +268,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.converged_ = answer.converged
         self.status_ = answer.status
         self.refined_ = answer.refined
-        self.history_ = (*history, *run.iterations[len(pilot.iterations) :])
+        self.history_ = history
 
     def transform(self, X: Any) -> Array:
         """Codes of samples, by `transform_algorithm`.
@@ -368,18 +367,15 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """One l_p stage for each exponent; only the last has to converge to the end."""
         precision = [precision_for(p, dtype=dtype, code_bound=bound) for p in exponents]
         tols = [max(self.tol, 1e-3)] * (len(exponents) - 1) + [self.tol]
-        return [
+        stages = [
             Stage(Lp(p), power_step, products, tol, self.max_iter)
             for p, products, tol in zip(exponents, precision, tols, strict=True)
         ]
+        return stages if self.solver == "power" else [by_newton(stage) for stage in stages]
 
     def _starts(self, rng: np.random.Generator, m: int, frame: Frame, n_features: int) -> Iterator[NDArray[np.float64]]:
         for _ in range(self.n_init):
             yield frame.start(random_orthonormal(m, n_features, rng))
-
-    def _answer(self, pilot: Solution, refiner: Refiner) -> Answer:
-        """The l_p answer, refined if asked."""
-        return answer_of(pilot, refiner.witnesses) if self.refine is None else refiner.answer(pilot, self.refine)
 
     def _keep(self, dictionary: Dictionary, frame: Frame, space: Space, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples."""

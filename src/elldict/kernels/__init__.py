@@ -24,6 +24,14 @@ class Work(Protocol):
         """Elementwise function; the result has the shape of the first operand."""
         ...
 
+    def column_sums(self, array: Array) -> Array:
+        """Sums over the rows of a tile (b, m), in float64."""
+        ...
+
+    def product_sums(self, a: Array, b: Array) -> Array:
+        """Column sums of a product of two arrays, entry by entry."""
+        ...
+
 
 def workspace(space: Space) -> Work:
     """Scratch memory for one pass over tiles in `space`."""

@@ -22,6 +22,15 @@ class FreshWork:
         """Elementwise function; the result has the shape of the first operand."""
         return function(*operands)
 
+    def column_sums(self, array: Array) -> Array:
+        """Sums over the rows of a tile (b, m), in float64."""
+        xp = Space.of(array).xp
+        return xp.sum(array, axis=0, dtype=xp.float64)
+
+    def product_sums(self, a: Array, b: Array) -> Array:
+        """Column sums of a product of two arrays, entry by entry."""
+        return self.column_sums(a * b)
+
 
 def svd(matrix: Array) -> tuple[Array, Array, Array]:
     """Thin singular value decomposition in the library of `matrix`, on the host if that fails."""

@@ -9,6 +9,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+BLOCK = 256
+"""Rows of a float32 tile that are added up in float32."""
+
 
 class BufferedWork:
     """Results of one pass go into named buffers: fresh memory for each tile costs page faults."""
@@ -23,6 +26,27 @@ class BufferedWork:
     def map(self, function: Callable[..., NDArray[Any]], *operands: Any, into: str) -> NDArray[Any]:
         """Elementwise function; the result has the shape of the first operand."""
         return function(*operands, out=self._buffer(into, operands[0].shape, operands[0].dtype))
+
+    def column_sums(self, array: NDArray[Any]) -> NDArray[np.float64]:
+        """Sums over the rows of a tile (b, m), in float64.
+
+        A product with ones takes a tenth of the time of NumPy's sum in float64. A float32 tile is added up in blocks
+        short enough to keep six digits.
+        """
+        ones = self._buffers.get("ones")
+        if ones is None or len(ones) < len(array) or ones.dtype != array.dtype:
+            ones = self._buffers["ones"] = np.ones(len(array), array.dtype)
+        if array.dtype == np.float64:
+            return np.asarray(ones[: len(array)] @ array)
+        total = np.zeros(array.shape[1])
+        for start in range(0, len(array), BLOCK):
+            block = array[start : start + BLOCK]
+            total += ones[: len(block)] @ block
+        return total
+
+    def product_sums(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+        """Column sums of a product of two arrays, entry by entry."""
+        return self.column_sums(self.map(np.multiply, a, b, into="product"))
 
     def _buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         rows = shape[0]

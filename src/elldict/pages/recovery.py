@@ -78,7 +78,7 @@ def recover(
 ) -> Recovery:
     """Learn the atoms of the samples and look at every iteration beside the truth."""
     seen: list[NDArray[np.float64]] = []
-    model = LpDictionaryLearning(p=p, refine=refine, random_state=hidden.start_seed)
+    model = LpDictionaryLearning(p=p, solver="power", refine=refine, random_state=hidden.start_seed)
     share = way_done(model.tol)
 
     def look(iteration: Iteration) -> None:

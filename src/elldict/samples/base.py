@@ -21,6 +21,9 @@ TILE_WORK = 4 * 10**7
 TILE_BYTES = 2**23
 """Most bytes of a tile: every core holds one, its codes and their powers."""
 
+SPLIT_WORK = 4 * 10**6
+"""Rows times n^2 from which few samples are cut into tiles too: half a millisecond of products, worth a second core."""
+
 CORES = 4
 """Tiles come in multiples of this, so that two or four cores have equal work."""
 
@@ -79,8 +82,9 @@ def rows_per_tile(n_samples: int, n_features: int, dtype: str) -> int:
     """
     most = TILE_BYTES // (n_features * (4 if dtype == "float32" else 8))
     rows = max(64, min(max(TILE_ROWS, TILE_WORK // n_features**2), most))
-    if n_samples <= rows:
+    if n_samples <= rows and n_samples * n_features**2 < SPLIT_WORK:
         return n_samples
+    rows = min(rows, -(-n_samples // CORES))
     n_tiles = CORES * -(-n_samples // (CORES * rows))
     return -(-n_samples // n_tiles)
 

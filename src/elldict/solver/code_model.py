@@ -66,15 +66,7 @@ class Counts:
     @classmethod
     def of(cls, Z: NDArray[np.float64]) -> Counts:
         """Counts of codes Z (b, m)."""
-        z2 = np.asarray(Z, dtype=np.float64).T ** 2
-        logs = np.log(np.maximum(z2, 1e-300))
-        top = float(np.max(logs))
-        where = np.clip(((logs - top + SPAN) * (BINS / SPAN)).astype(np.intp), 0, BINS - 1)
-        flat = where + BINS * np.arange(len(z2))[:, None]
-        size = BINS * len(z2)
-        count = np.bincount(flat.ravel(), minlength=size).reshape(-1, BINS).astype(np.float64)
-        total = np.bincount(flat.ravel(), weights=z2.ravel(), minlength=size).reshape(-1, BINS)
-        return cls(count, total / np.maximum(count, 1))
+        return cls._binned(np.square(np.asarray(Z, dtype=np.float64).T))
 
     @property
     def mean_square(self) -> Vector:
@@ -83,7 +75,24 @@ class Counts:
 
     def pooled(self) -> Counts:
         """All atoms as one, each scaled to unit mean square."""
-        return Counts(self.count.reshape(1, -1), (self.z2 / self.mean_square[:, None]).reshape(1, -1))
+        scaled = (self.z2 / self.mean_square[:, None]).ravel()
+        return Counts._binned(scaled[None, :], self.count.reshape(1, -1))
+
+    @classmethod
+    def _binned(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Counts:
+        """Count squares z2 (m, b) in bins; empty bins of all atoms are left out."""
+        m = len(z2)
+        logs = np.log(np.maximum(z2, 1e-300))
+        top = float(np.max(logs))
+        where = np.clip(((logs - top + SPAN) * (BINS / SPAN)).astype(np.intp), 0, BINS - 1)
+        flat = (where + BINS * np.arange(m)[:, None]).ravel()
+        size = BINS * m
+        number = None if weights is None else weights.ravel()
+        squares = z2.ravel() if number is None else number * z2.ravel()
+        count = np.bincount(flat, weights=number, minlength=size).reshape(m, BINS).astype(np.float64)
+        total = np.bincount(flat, weights=squares, minlength=size).reshape(m, BINS)
+        used = np.any(count > 0, axis=0)
+        return cls(count[:, used], total[:, used] / np.maximum(count[:, used], 1e-300))
 
 
 def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
@@ -104,11 +113,15 @@ def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
     shared = _climbed(pool, _descended(pool, guess, least_noise / scale, rounds=60), least_noise / scale)
     start = _Guess(np.repeat(shared.density, m), shared.power * counts.mean_square, 0.05 * counts.mean_square)
     own = _descended(counts, start, least_noise, rounds=40)
-    common, floor = max(shared.noise * scale, least_noise), least_noise
-    if np.max(own.noise) > 4 * np.median(own.noise):
-        common = floor = float(np.max(own.noise))
-    fitted = _climbed(counts, _Guess(start.density, start.power, np.full(m, common)), floor)
-    return replace(fitted, least_noise=least_noise)
+    common = max(shared.noise * scale, least_noise)
+    uneven = bool(np.max(own.noise) > 4 * np.median(own.noise))
+    if uneven:
+        common = float(np.max(own.noise))
+    start = replace(start, noise=np.full(m, common))
+    if np.max(counts.mean_square) > 4 * np.min(counts.mean_square):  # scaled alike, their noise was not
+        return replace(_climbed(counts, start, common if uneven else least_noise), least_noise=least_noise)
+    fitted = _descended(counts, start, least_noise, rounds=40, noise_known=True)
+    return CodeModel(fitted.density, fitted.power, common, least_noise)
 
 
 def followed_code_model(counts: Counts, model: CodeModel) -> CodeModel:
@@ -133,7 +146,7 @@ class _Guess:
     noise: Vector
 
 
-def _descended(counts: Counts, guess: _Guess, least_noise: float, rounds: int) -> _Guess:
+def _descended(counts: Counts, guess: _Guess, least_noise: float, rounds: int, *, noise_known: bool = False) -> _Guess:
     """Expectation maximisation, each atom by itself."""
     number = np.sum(counts.count, axis=1)
     for _ in range(rounds):
@@ -147,7 +160,9 @@ def _descended(counts: Counts, guess: _Guess, least_noise: float, rounds: int) -
         guess = _Guess(
             density=np.clip(share / number, 1e-4, 1 - 1e-4),
             power=np.maximum((kept**2 * active_square + blur) / np.maximum(share, 1e-300), least_noise),
-            noise=np.maximum((idle_square + (1 - kept) ** 2 * active_square + blur) / number, least_noise),
+            noise=guess.noise
+            if noise_known
+            else np.maximum((idle_square + (1 - kept) ** 2 * active_square + blur) / number, least_noise),
         )
     return guess
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from elldict.kernels import Work
-from elldict.kernels.generic import FreshWork
 from elldict.solver.code_model import CodeModel, logit_line
 from elldict.solver.messages import CorruptedModel, Round, cleaned
 from elldict.space import Array, Space
@@ -25,6 +24,10 @@ class Needs(enum.Flag):
     IDLE = enum.auto()
 
 
+Factors = tuple[Array, Array]
+"""Two arrays whose product, entry by entry, is meant: it is summed without being stored."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """Contrast of the codes of one tile. All arrays have the shape of the codes, (b, m)."""
@@ -33,7 +36,8 @@ class Terms:
     slope: Array | None = None  # second derivative F''
     value: Array | None = None  # F itself; None says F = g z, whose sum falls out of the gradient
     idle: Array | None = None  # probability that a code is zero but for noise
-    extra: Mapping[str, Array] = field(default_factory=dict)
+    beside: Array | None = None  # derivative of another contrast of the same codes
+    extra: Mapping[str, Array | Factors] = field(default_factory=dict)
 
 
 class Contrast(Protocol):
@@ -75,7 +79,8 @@ class Lp(Linear):
         if Needs.MOMENTS not in need:
             return Terms(g=work.map(xp.multiply, weight, Z, into="weight"))
         g = work.map(xp.multiply, weight, Z, into="g")
-        return Terms(g=g, slope=(self.p - 1) * weight, value=g * Z, extra={"magnitude": magnitude})
+        slope = work.map(xp.multiply, weight, self.p - 1, into="slope")
+        return Terms(g=g, slope=slope, extra={"magnitude": magnitude})
 
 
 @dataclass(frozen=True)
@@ -91,28 +96,41 @@ class BernoulliGaussian(Linear):
 
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m)."""
-        offset, rate, kept, idle, precision = self._lines(Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1])
+        offset, rate, kept, level, precision = self._lines(Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1])
         z2 = work.map(xp.multiply, Z, Z, into="square")
-        logit = work.map(xp.add, work.map(xp.multiply, z2, rate, into="logit"), offset, into="logit")
-        # exp of minus the magnitude cannot overflow, and gives both tails of the logistic function
-        small = xp.exp(-xp.abs(logit))
-        activity = xp.where(logit > 0, 1 / (1 + small), small / (1 + small))
-        gain = work.map(xp.multiply, activity, kept, into="gain")
+        half = work.map(xp.multiply, z2, rate, into="logit")
+        half = work.map(xp.add, half, offset, into="logit")
+        swing = work.map(xp.tanh, half, into="swing")  # the activity is (1 + swing) / 2
+        gain = work.map(xp.add, work.map(xp.multiply, swing, kept, into="gain"), kept, into="gain")
         g = work.map(xp.multiply, gain, Z, into="g")
-        soft = xp.where(logit > 0, logit, xp.zeros_like(logit)) + xp.log1p(small)
-        value = soft + idle - z2 * precision
-        idle = 1 - activity if Needs.IDLE in need else None
+        value = self._value(z2, half, swing, (level, precision), work, xp)
+        idle = 0.5 - 0.5 * swing if Needs.IDLE in need else None
         if Needs.MOMENTS not in need:
             return Terms(g=g, value=value, idle=idle)
-        slope = gain * (1 + 2 * rate * (1 - activity) * z2)
-        return Terms(g=g, slope=slope, value=value, idle=idle, extra={"gz": g * Z})
+        # a (1 - a) = (1 - swing^2) / 4, and 1 - a = (1 - swing) / 2
+        bend = work.map(xp.multiply, work.map(xp.subtract, swing, 1, into="bend"), z2, into="bend")
+        bend = work.map(xp.add, work.map(xp.multiply, bend, -2 * rate, into="bend"), 1, into="bend")
+        return Terms(g=g, slope=work.map(xp.multiply, bend, gain, into="bend"), value=value, idle=idle)
+
+    def _value(self, z2: Array, half: Array, swing: Array, lines: tuple[Array, Array], work: Work, xp: Any) -> Array:
+        """Log q(z) = log(1 + e^(2h)) + level - precision z^2, written so that nothing overflows.
+
+        log(1 + e^(2h)) = h + |h| + log 2 - log(1 + |tanh h|).
+        """
+        level, precision = lines
+        logs = work.map(xp.add, work.map(xp.abs, swing, into="value"), 1, into="value")
+        logs = work.map(xp.log, logs, into="value")
+        value = work.map(xp.subtract, work.map(xp.abs, half, into="positive"), logs, into="value")
+        value = work.map(xp.add, value, half, into="value")
+        value = work.map(xp.subtract, value, work.map(xp.multiply, z2, precision, into="positive"), into="value")
+        return work.map(xp.add, value, level, into="value")
 
     def _lines(self, space: Space, dtype: str) -> tuple[Array, ...]:
-        """What multiplies and shifts the codes of each atom, where the codes are."""
+        """What multiplies and shifts the codes of each atom, where the codes are: halves, as tanh wants them."""
         offset, rate = logit_line(self.model)
         kept = self.model.power / (self.model.power + self.model.noise)
-        idle = np.log1p(-self.model.density) - 0.5 * math.log(2 * math.pi * self.model.noise)
-        vectors = (offset, rate, kept, idle, np.full_like(offset, 0.5 / self.model.noise))
+        level = math.log(2) + np.log1p(-self.model.density) - 0.5 * math.log(2 * math.pi * self.model.noise)
+        vectors = (offset / 2, rate / 2, kept / 2, level, np.full_like(offset, 0.5 / self.model.noise))
         return tuple(space.asarray(vector, dtype) for vector in vectors)
 
 
@@ -145,10 +163,35 @@ class Both:
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Terms of the first contrast, with those of the second and the product of both g as extras."""
         one = self.first.terms(Z, need, work, xp)
-        two = self.second.terms(Z, need, FreshWork(), xp)
+        two = self.second.terms(Z, need, Prefixed(work, "beside "), xp)
+        value = (two.g, Z) if two.value is None else two.value
         beside = {f"beside_{name}": array for name, array in two.extra.items()}
-        beside |= {"cross": one.g * two.g, "beside_value": two.value, "beside_slope": two.slope}
-        return Terms(g=one.g, slope=one.slope, value=one.value, extra={**one.extra, **beside})
+        beside |= {"beside_value": value, "beside_slope": two.slope, "beside_g2": (two.g, two.g)}
+        return replace(one, beside=two.g, extra={**one.extra, **beside, "cross": (one.g, two.g)})
+
+
+@dataclass(frozen=True)
+class Prefixed:
+    """Scratch memory of somebody else, under names of one's own."""
+
+    work: Work
+    prefix: str
+
+    def matmul(self, a: Array, b: Array, into: str) -> Array:
+        """Product a @ b."""
+        return self.work.matmul(a, b, into=self.prefix + into)
+
+    def map(self, function: Callable[..., Array], *operands: Any, into: str) -> Array:
+        """Elementwise function."""
+        return self.work.map(function, *operands, into=self.prefix + into)
+
+    def column_sums(self, array: Array) -> Array:
+        """Sums over rows."""
+        return self.work.column_sums(array)
+
+    def product_sums(self, a: Array, b: Array) -> Array:
+        """Column sums of a product."""
+        return self.work.product_sums(a, b)
 
 
 def power(x: Array, exponent: float, work: Work, xp: Any, into: str) -> Array:

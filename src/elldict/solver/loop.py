@@ -25,6 +25,9 @@ ROUNDING = {"float32": 1e-5, "float64": 1e-11}
 """Relative fall of the objective that rounding alone can explain."""
 
 
+USUAL_TOL = 1e-6
+
+
 @dataclass
 class Journal:
     """Passes and seconds over a whole fit, and who wants to know."""
@@ -93,19 +96,25 @@ class Halt:
 
     A: Array
     contrast: Contrast
+    sums: Sums  # of the last look, a step before A
     converged: bool
     stopped: bool
     status: str
 
 
 def solve(
-    samples: Samples, frame: Frame, stages: Sequence[Stage], starts: Iterable[NDArray[np.float64]], journal: Journal
+    samples: Samples,
+    frame: Frame,
+    stages: Sequence[Stage],
+    starts: Iterable[NDArray[np.float64]],
+    journal: Journal,
+    share: float = 1.0,
 ) -> tuple[Solution, tuple[Iteration, ...]]:
     """Go through the stages from every start (m, k); return the best end and all iterations of all starts."""
     best: Solution | None = None
     history: tuple[Iteration, ...] = ()
     for number, start in enumerate(starts):
-        run = Run(samples, frame.moved_to(samples.space), journal, start=number)
+        run = Run(samples, frame.moved_to(samples.space), journal, share, start=number)
         solution = solve_from(samples.space.asarray(polar(start), "float64"), run, stages)
         history += solution.iterations
         if best is None or solution.objective > best.objective:
@@ -135,21 +144,33 @@ def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | N
 def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
     here = looked(run, stage, stage.contrast, A, came_from=A)
-    step = math.inf
+    before = here
     for iteration in range(1, stage.max_iter + 1):
         moved = stage.step(here.sums, here.A)
         step = distance(moved, here.A)
         stopped = run.record(number, here.sums, step, here.A)
-        enough = max(stage.tol, stage.resolution * angle_in_doubt(here.sums) if stage.resolution else 0.0)
+        enough = last_step(stage, here.sums, settled=here.contrast is before.contrast)
         if step <= enough:
-            return Halt(moved, here.contrast, True, stopped, f"converged: step {step:.2g} <= tol {enough:.2g}")
+            status = f"converged: step {step:.2g} <= tol {enough:.2g}"
+            return Halt(moved, here.contrast, here.sums, True, stopped, status)
         if stopped:
             status = f"stopped by the callback after iteration {iteration}, step {step:.2g}"
-            return Halt(safest(stage, here, moved), here.contrast, False, True, status)
+            return Halt(safest(stage, here, moved), here.contrast, here.sums, False, True, status)
         if iteration < stage.max_iter:
-            here = guarded(run, stage, here, moved)
+            before, here = here, guarded(run, stage, here, moved)
     status = f"max_iter: step {step:.2g} > tol {stage.tol:.2g} after {stage.max_iter} iterations"
-    return Halt(safest(stage, here, moved), here.contrast, False, False, status)
+    return Halt(safest(stage, here, moved), here.contrast, here.sums, False, False, status)
+
+
+def last_step(stage: Stage, sums: Sums, *, settled: bool) -> float:
+    """Length of a step that is the last.
+
+    While the contrast still follows A, the error bar falls from look to look and says nothing; and whoever asks for
+    more than the usual digits gets them.
+    """
+    if not settled or not stage.resolution or stage.tol < USUAL_TOL:
+        return stage.tol
+    return max(stage.tol, stage.resolution * angle_in_doubt(sums))
 
 
 def safest(stage: Stage, here: Point, moved: Array) -> Array:

@@ -21,12 +21,13 @@ from elldict.solver.loop import Run, solve_from
 from elldict.solver.messages import CorruptedModel
 from elldict.solver.result import Solution
 from elldict.solver.stage import Stage
-from elldict.solver.steps import PairwiseNewton, idle_step
+from elldict.solver.steps import IdleStep, PairwiseNewton
 from elldict.solver.sums import Sums, moments
 from elldict.space import Array, Space, to_numpy
 from elldict.theory.accuracy import CodeMoments, atom_errors, with_small_sample_correction
 
-WITNESS_VALUES = 2**20
+FEW_VALUES = 2**16
+WITNESS_VALUES = 2**18
 """Values in the samples kept at hand for fitting the law of codes; their product with A costs next to nothing."""
 
 WITNESS_ROWS = 8192
@@ -34,12 +35,15 @@ WITNESS_ROWS = 8192
 MOST_REPAIRS = 4
 """Times that mixed pairs are taken apart before they are reported instead."""
 
-FEW_PER_FEATURE = 40
+FEW_PER_FEATURE = 20
 MOST_IDLE_WORK = 2e10
 """Samples a feature, and samples times the cube of features, up to which the idle step is taken."""
 
 MOST_IDLE_STEPS = 40
 """Six are enough where recovery is exact."""
+
+LEAST_IDLE = {"float32": 1e-7, "float64": 1e-15}
+"""Variance of idle codes, in units of that of all directions together, that rounding alone produces."""
 
 SMALL_EXPONENTS = (2.5, 2.2)
 MOST_SMALL_STEPS = 300
@@ -69,6 +73,11 @@ class Witnesses:
     rows: NDArray[np.float64]  # (b, k)
     least_noise: float
 
+    @property
+    def few(self) -> NDArray[np.float64]:
+        """A few of them, for what is done again and again."""
+        return self.rows[:: max(1, self.rows.size // FEW_VALUES)]
+
     @classmethod
     def drawn(cls, samples: Samples, frame: Frame, rng: np.random.Generator) -> Witnesses:
         """Draw rows uniformly, so that sorted or grouped samples do not matter."""
@@ -82,13 +91,13 @@ class Witnesses:
 
     def mixed_pairs(self, A: Array, model: CodeModel) -> list[Pair]:
         """Pairs of atoms whose codes are active together more often than chance has it."""
-        Z = self.rows @ to_numpy(A).T
+        Z = self.few @ to_numpy(A).T
         return suspicious_pairs(model.activity((Z**2).T).T)
 
     def unmixed(self, A: Array, model: CodeModel) -> tuple[Array, int]:
         """A with mixed pairs taken apart, and how many there were."""
         host = to_numpy(A)
-        moved, n_moved = unmixed(host, self.rows @ host.T, self.mixed_pairs(A, model))
+        moved, n_moved = unmixed(host, self.few @ host.T, self.mixed_pairs(A, model))
         return Space.of(A).asarray(moved, "float64"), n_moved
 
     def refit(self, contrast: Contrast, A: Array, moved: float) -> Contrast:
@@ -106,7 +115,7 @@ class Witnesses:
 
     def _refit(self, contrast: Contrast, A: Array, least: float) -> Contrast:
         assert isinstance(contrast, BernoulliGaussian)
-        model = followed_code_model(Counts.of(self.rows @ to_numpy(A).T), contrast.model)
+        model = followed_code_model(Counts.of(self.few @ to_numpy(A).T), contrast.model)
         model = replace(model, noise=max(model.noise, min(contrast.model.noise, least)))
         return contrast if _alike(model, contrast.model) else BernoulliGaussian(model)
 
@@ -127,7 +136,16 @@ def likelihood_stages(witnesses: Witnesses, A: Array, lp_stage: Stage, n_samples
     if not few_samples(n_samples, int(A.shape[1])):
         return [newton]
     need, most = newton.need | Needs.IDLE, min(lp_stage.max_iter, MOST_IDLE_STEPS)
-    return [replace(newton, step=idle_step, need=need, max_iter=most, refit=witnesses.refit_freely), newton]
+    return [
+        replace(
+            newton,
+            step=IdleStep(LEAST_IDLE[lp_stage.precision]),
+            need=need,
+            max_iter=most,
+            refit=witnesses.refit_freely,
+        ),
+        newton,
+    ]
 
 
 def few_samples(n_samples: int, n_features: int) -> bool:
@@ -146,32 +164,37 @@ class Verdict:
 
 
 AS_ASKED = Verdict(True, "refined: as asked")
+EXACT = Verdict(True, "refined: codes are exactly sparse", 0.0, exact=True)
 
 
 def judge(pilot: Solution, refined: Solution, model: CodeModel, n_mixed: int) -> Verdict:
-    """Choose between the l_p answer and the refined one (Hausman's test).
+    """Choose between the l_p answer and the refined one, whose `sums` have the pilot's contrast beside their own.
 
-    If the likelihood is right, the two answers differ by no more than their error bars say. If it is wrong, the refined
-    answer is biased, and the excess of the difference shows by how much. The refined answer is taken if its error bar
-    and its bias together are smaller than the error bar of the pilot.
-
-    `refined.sums` has the pilot's contrast beside its own; `model` is the law of the codes at the refined answer.
+    `model` is the law of the codes at the refined answer.
     """
-    r = refined.sums.weight
-    if exact(model, r) and n_mixed == 0:
-        return Verdict(True, "refined: codes are exactly sparse", 0.0, exact=True)
+    if exact(model, refined.sums.weight) and n_mixed == 0:
+        return EXACT
     if not refined.converged:
         return Verdict(False, "kept l_p: the refinement did not converge")
-    one, two = moments(pilot.sums), moments(refined.sums)
-    pilot_error, refined_error = (_error_bar(m, r) for m in (one, two))
+    return hausman(moments(pilot.sums), refined.sums, apart(pilot.A, refined.A))
+
+
+def hausman(one: CodeMoments, sums: Sums, seen: float) -> Verdict:
+    """Choose between the l_p answer, of these moments, and the refined one, of these sums, by what lies between them.
+
+    If the likelihood is right, the two answers differ by no more than their error bars say. If it is wrong, the refined
+    answer is biased, and the excess of the difference `seen` shows by how much. The refined answer is taken if its
+    error bar and its bias together are smaller than the error bar of the pilot.
+    """
+    r, two = sums.weight, moments(sums)
+    pilot_error, refined_error = (error_bar(m, r) for m in (one, two))
     if pilot_error > MOST_ERROR:
         return Verdict(False, NOTHING_FOUND)
     if not math.isfinite(refined_error):
         return Verdict(False, "kept l_p: the refined answer is not a maximum")
-    cross = to_numpy(refined.sums.extra["cross"]) / r
+    cross = to_numpy(sums.extra["cross"]) / r
     shared = float(np.mean(2 * np.sum(two.angle_covariances(one, cross, r), axis=1)))
-    expected = pilot_error + refined_error - 2 * shared
-    return _weighed(refined_error, _bias(pilot, refined, expected), pilot_error)
+    return _weighed(refined_error, seen - (pilot_error + refined_error - 2 * shared), pilot_error)
 
 
 def judge_cleaned(pilot: Solution, cleaned: Solution, noise: float) -> Verdict:
@@ -181,7 +204,7 @@ def judge_cleaned(pilot: Solution, cleaned: Solution, noise: float) -> Verdict:
     answer if the cleaning took most of the `noise` away, which codes of another law than assumed would not let it.
     """
     r = cleaned.sums.weight
-    pilot_error, error = (_error_bar(moments(found.sums), r) for found in (pilot, cleaned))
+    pilot_error, error = (error_bar(moments(found.sums), r) for found in (pilot, cleaned))
     if not (cleaned.converged and math.isfinite(error)):
         return Verdict(False, "kept l_p: the answer for cleaned samples is not a maximum")
     assert isinstance(cleaned.contrast, SparseCorruption)
@@ -189,27 +212,29 @@ def judge_cleaned(pilot: Solution, cleaned: Solution, noise: float) -> Verdict:
     if left < 0.5 * noise:
         hits = f"{100 * law.rate:.2g} % of the entries were hit"
         return Verdict(True, f"refined: {hits}; cleaning takes the noise from {noise:.2g} to {left:.2g}", error)
-    return _weighed(error, _bias(pilot, cleaned, max(pilot_error - error, 0.0)), pilot_error)
+    return _weighed(error, apart(pilot.A, cleaned.A) - max(pilot_error - error, 0.0), pilot_error)
 
 
-def _bias(pilot: Solution, refined: Solution, expected: float) -> float:
-    """Excess of the difference between two answers over what is expected.
+def apart(A: Array, B: Array) -> float:
+    """Difference of two answers as a recovery error."""
+    return 1 - float(np.sum((to_numpy(A) @ to_numpy(B).T) ** 4)) / int(A.shape[0])
 
-    It counts more than once: what made the refined answer biased has biased the pilot too, which the difference does
+
+def _weighed(error: float, excess: float, pilot_error: float) -> Verdict:
+    """Verdict on a refined answer of this error bar whose difference from l_p exceeds what is expected by `excess`.
+
+    That counts more than once: what made the refined answer biased has biased the pilot too, which the difference does
     not show.
     """
-    seen = 1 - float(np.sum((to_numpy(pilot.A) @ to_numpy(refined.A).T) ** 4)) / int(pilot.A.shape[0])
-    return 2.5 * max(0.0, seen - expected)
-
-
-def _weighed(error: float, bias: float, pilot_error: float) -> Verdict:
+    bias = 2.5 * max(0.0, excess)
     numbers = f"error bar {error:.2g} + bias {bias:.2g}, l_p {pilot_error:.2g}"
     if error + bias < 0.95 * pilot_error:
         return Verdict(True, f"refined: {numbers}", error + bias)
     return Verdict(False, f"kept l_p: refined {numbers}")
 
 
-def _error_bar(of: CodeMoments, n_samples: float) -> float:
+def error_bar(of: CodeMoments, n_samples: float) -> float:
+    """Expected error of an answer with these moments, infinite where it is no maximum."""
     errors = atom_errors(of, n_samples)
     if not np.all(np.isfinite(errors)):
         return math.inf
@@ -229,7 +254,7 @@ def exact(model: CodeModel, n_samples: float) -> bool:
 
 def _alike(new: CodeModel, old: CodeModel) -> bool:
     drift = float(np.mean(np.abs(np.log(new.density / old.density))))
-    return abs(math.log(new.noise / old.noise)) < 0.02 and drift < 0.02
+    return abs(math.log(new.noise / old.noise)) < 0.1 and drift < 0.05
 
 
 @dataclass(frozen=True)
@@ -280,21 +305,22 @@ class Refiner:
         obstacle = self._obstacle(pilot, wanted)
         if obstacle is not None:
             return self._kept(pilot, obstacle)
-        pilot = self._repaired(pilot)
+        pilot = self.repaired(pilot)
         if wanted == "sparse-corruption":
             return self._corrupted(self._cleaned(pilot), "refined: as asked")
-        refined, model = self._climbed(pilot)
+        refined, model = self.climbed(pilot)
         n_mixed = len(self.witnesses.mixed_pairs(refined.A, model))
         verdict = AS_ASKED if wanted != "auto" else judge(pilot, refined, model, n_mixed)
-        if wanted == "auto" and not verdict.exact and not refined.stopped and self._suspicious(pilot):
+        before = self.witnesses.fitted(pilot.A)
+        if wanted == "auto" and not verdict.exact and not refined.stopped and self.suspicious(pilot.A, before):
             other = self._cleaned(pilot)
-            evidence = judge_cleaned(pilot, other, self.witnesses.fitted(pilot.A).noise)
+            evidence = judge_cleaned(pilot, other, before.noise)
             if evidence.accepted and (evidence.error < verdict.error or not verdict.accepted):
                 return self._corrupted(other, evidence.reason)
         reason = verdict.reason + (f", {n_mixed} pairs of atoms share their supports" if n_mixed else "")
         if not verdict.accepted:
             return replace(self._kept(pilot, reason), stopped=refined.stopped)
-        return self._refined(refined, beside(refined.sums), model, "bernoulli-gaussian", reason)
+        return self.refined(refined, beside(refined.sums), model, "bernoulli-gaussian", reason)
 
     def _obstacle(self, pilot: Solution, wanted: str) -> str | None:
         """What stands in the way of a refinement."""
@@ -305,7 +331,7 @@ class Refiner:
             return "kept l_p: stopped before the refinement"
         if wanted == "sparse-corruption" and self.run.frame.inner is not None:
             return "kept l_p: samples vary in fewer directions than they have entries"
-        if wanted == "auto" and not self._few() and _error_bar(moments(pilot.sums), pilot.sums.weight) > MOST_ERROR:
+        if wanted == "auto" and not self._few() and error_bar(moments(pilot.sums), pilot.sums.weight) > MOST_ERROR:
             return NOTHING_FOUND
         return None
 
@@ -316,7 +342,7 @@ class Refiner:
         plain = answer_of(pilot, self.witnesses)
         return replace(plain, status=f"{plain.status}; {reason}", n_iter=len(self.run.iterations))
 
-    def _repaired(self, pilot: Solution) -> Solution:
+    def repaired(self, pilot: Solution) -> Solution:
         """The l_p answer from where mixed pairs are taken apart, as long as that raises the objective."""
         for _ in range(MOST_REPAIRS):
             A, n_moved = self.witnesses.unmixed(pilot.A, self.witnesses.fitted(pilot.A))
@@ -328,7 +354,7 @@ class Refiner:
             pilot = other
         return pilot
 
-    def _climbed(self, pilot: Solution) -> tuple[Solution, CodeModel]:
+    def climbed(self, pilot: Solution) -> tuple[Solution, CodeModel]:
         """The likelihood's answer, again from where mixed pairs are taken apart, as long as there are any."""
         A = self._annealed(pilot)
         for _ in range(1 + MOST_REPAIRS):
@@ -350,10 +376,9 @@ class Refiner:
         stages = [replace(self.stage, contrast=Lp(p), tol=max(self.stage.tol, 1e-3), max_iter=most) for p in exponents]
         return solve_from(pilot.A, self.run, stages).A
 
-    def _suspicious(self, pilot: Solution) -> bool:
+    def suspicious(self, A: Array, model: CodeModel) -> bool:
         """Whether samples look corrupted. Only the entries of samples as they are can have been hit, so no frame."""
-        rows, model = self.witnesses.rows, self.witnesses.fitted(pilot.A)
-        return self.run.frame.inner is None and looks_corrupted(rows, pilot.A, model, self.rng)
+        return self.run.frame.inner is None and looks_corrupted(self.witnesses.few, A, model, self.rng)
 
     def _cleaned(self, pilot: Solution) -> Solution:
         """The answer for samples cleaned from corruption."""
@@ -362,11 +387,12 @@ class Refiner:
 
     def _corrupted(self, found: Solution, reason: str) -> Answer:
         sums = self.run.look(found.A, self.stage.contrast, Needs.MOMENTS, self.stage.precision)
-        answer = self._refined(found, sums, self.witnesses.fitted(found.A), "sparse-corruption", reason)
+        answer = self.refined(found, sums, self.witnesses.fitted(found.A), "sparse-corruption", reason)
         assert isinstance(found.contrast, SparseCorruption)
         return replace(answer, corruption=found.contrast.law)
 
-    def _refined(self, found: Solution, lp_sums: Sums, model: CodeModel, name: str, reason: str) -> Answer:
+    def refined(self, found: Solution, lp_sums: Sums, model: CodeModel, name: str, reason: str) -> Answer:
+        """A refined answer, with the sums of l_p and the law of the codes there."""
         return Answer(
             A=found.A,
             sums=lp_sums,
@@ -385,7 +411,9 @@ def beside(sums: Sums) -> Sums:
     return Sums(
         weight=sums.weight,
         value=sums.extra["beside_value"],
+        gz=sums.extra["beside_value"],
         slope=sums.extra["beside_slope"],
+        g2=sums.extra["beside_g2"],
         z2=sums.z2,
         extra={"magnitude": sums.extra["beside_magnitude"]},
     )

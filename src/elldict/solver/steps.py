@@ -21,21 +21,26 @@ def power_step(sums: Sums, A: Array) -> Array:  # noqa: ARG001
     return polar(sums.G)
 
 
-def idle_step(sums: Sums, A: Array) -> Array:
+@dataclass(frozen=True)
+class IdleStep:
     """Turn each atom to where the samples that do not use it vary least, and all together to the nearest orthonormal.
 
     One step of inverse iteration for each atom. With few samples pairs of atoms do feel each other, and Newton's step
     for pairs needs hundreds of iterations where this one, which knows all the directions of an atom at once, needs
     six. Its fixed point is the truth without noise only, and it costs n times a plain step: for few samples.
     """
-    space = Space.of(A)
-    xp = space.xp
-    n = int(A.shape[1])
-    traces = xp.reshape(xp.linalg.trace(sums.idle), (-1, 1, 1))
-    H = sums.idle / xp.where(traces > 0, traces, xp.ones_like(traces))
-    least = 1e-15 * xp.eye(n, dtype=A.dtype, device=space.device)  # without noise, H is singular at the truth
-    turned = xp.linalg.solve(H + least, A[:, :, None])[:, :, 0]
-    return polar(turned / xp.linalg.vector_norm(turned, axis=1, keepdims=True))
+
+    least: float  # without noise, the matrix is singular at the truth but for this
+
+    def __call__(self, sums: Sums, A: Array) -> Array:
+        """Move A (m, k) by the sums over idle samples."""
+        space = Space.of(A)
+        xp = space.xp
+        traces = xp.reshape(xp.linalg.trace(sums.idle), (-1, 1, 1))
+        H = sums.idle / xp.where(traces > 0, traces, xp.ones_like(traces))
+        floor = self.least * xp.eye(int(A.shape[1]), dtype=A.dtype, device=space.device)
+        turned = xp.linalg.solve(H + floor, A[:, :, None])[:, :, 0]
+        return polar(turned / xp.linalg.vector_norm(turned, axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -44,23 +49,46 @@ class PairwiseNewton:
 
     With C = E[g(Z) Z^T], turning atom i towards j by a small angle changes the objective by C_ij - C_ji to first order
     and by -h_ij/2 to second, h_ij = C_ii + C_jj - v_j E g_i' - v_i E g_j'. Where h is small or negative, far from a
-    maximum, a share of C_ii + C_jj stands in for it.
+    maximum, a share of C_ii + C_jj stands in for it. Directions that belong to no atom are turned to in the same way;
+    there is nothing on their side, and their mean square is what the atoms leave of that of the samples, one.
     """
 
     least_curvature: float = 0.1
     longest: float = 0.3  # on the root mean square angle
 
     def __call__(self, sums: Sums, A: Array) -> Array:
-        """Move A (m, n) by the polar factor of I + X, X the antisymmetric matrix of angles."""
+        """Move A (m, k) by the rotation of these angles."""
         space = Space.of(A)
         xp = space.xp
+        m, k = (int(size) for size in A.shape)
+        angles = pairwise_angles(sums, sums.G, A, self.least_curvature)
+        outside = None if m == k else self._outside(sums, A)
+        length = math.sqrt((total(angles * angles) + (0.0 if outside is None else total(outside * outside))) / m)
+        shrink = min(1.0, self.longest / max(length, 1e-300))
+        if outside is not None:
+            return polar(A + shrink * (angles @ A + outside))
+        # Cayley's transform: orthogonal because the angles are antisymmetric, and a ninth of the price of the polar
+        # factor of I + angles, from which it differs in third order
+        half = (shrink / 2) * angles
+        identity = xp.eye(m, dtype=A.dtype, device=space.device)
+        return xp.linalg.solve(identity - half, A + half @ A)
+
+    def _outside(self, sums: Sums, A: Array) -> Array:
+        """Steps (m, k) out of the span of the atoms."""
+        xp = Space.of(A).xp
+        m, k = (int(size) for size in A.shape)
         C = sums.G @ A.T / sums.weight
-        own, v, slope = xp.linalg.diagonal(C), sums.z2 / sums.weight, sums.slope / sums.weight
-        both = own[:, None] + own[None, :]
-        curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
-        angles = (C - C.T) / xp.maximum(curvature, self.least_curvature / 2 * both)
-        m = int(A.shape[0])
-        length = math.sqrt(total(angles * angles) / m)
-        if length > self.longest:
-            angles = angles * (self.longest / length)
-        return polar(xp.eye(m, dtype=A.dtype, device=space.device) + angles) @ A
+        own = xp.linalg.diagonal(C)
+        rest = max(0.0, k - total(sums.z2) / sums.weight) / (k - m)
+        curvature = xp.maximum(own - rest * sums.slope / sums.weight, self.least_curvature * own)
+        return (sums.G / sums.weight - C @ A) / curvature[:, None]
+
+
+def pairwise_angles(sums: Sums, G: Array, A: Array, least_curvature: float) -> Array:
+    """Antisymmetric angles (m, m) by which Newton's step turns the atoms; G is the gradient."""
+    xp = Space.of(A).xp
+    C = G @ A.T / sums.weight
+    own, v, slope = xp.linalg.diagonal(C), sums.z2 / sums.weight, sums.slope / sums.weight
+    both = own[:, None] + own[None, :]
+    curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
+    return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * both)

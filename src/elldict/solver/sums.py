@@ -10,7 +10,7 @@ from typing import Any
 from elldict.kernels import workspace
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
-from elldict.solver.contrasts import Contrast, Needs, Terms
+from elldict.solver.contrasts import Contrast, Factors, Needs, Terms
 from elldict.space import Array, Space, to_numpy, total
 from elldict.theory.accuracy import CodeMoments
 
@@ -25,7 +25,9 @@ class Sums:
     slope: Array = None  # (m,)  sum F''
     g2: Array = None  # (m,)  sum g^2
     z2: Array = None  # (m,)  sum z^2
+    gz: Array = None  # (m,)  sum g z
     idle: Array = None  # (m, n, n)  sum P(code is idle) y y^T
+    beside: Array = None  # (m, n)  gradient of the contrast beside
     extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
 
     def __add__(self, other: Sums) -> Sums:
@@ -39,7 +41,9 @@ class Sums:
             slope=both(self.slope, other.slope),
             g2=both(self.g2, other.g2),
             z2=both(self.z2, other.z2),
+            gz=both(self.gz, other.gz),
             idle=both(self.idle, other.idle),
+            beside=both(self.beside, other.beside),
             extra={name: self.extra[name] + other.extra[name] for name in self.extra},
         )
 
@@ -74,10 +78,14 @@ class SumKernel:
             Y, Z = self.contrast.codes(Y, decode, work, xp)
             terms = self.contrast.terms(Z, self.need, work, xp)
             # float64 from here on: 10^7 float32 terms lose five digits otherwise
-            G = xp.astype(work.matmul(terms.g.T, Y, into="gradient"), xp.float64) if gradient else None
+            G = summed_gradient(terms.g, Y)
+            beside = None if terms.beside is None else summed_gradient(terms.beside, Y)
             more = moments(terms, Z) if Needs.MOMENTS in self.need else {}
             idle = idle_sums(terms, Y) if Needs.IDLE in self.need else None
-            return Sums(weight=float(Y.shape[0]), value=value(terms, Z), G=G, idle=idle, **more)
+            return Sums(weight=float(Y.shape[0]), value=value(terms, Z), G=G, idle=idle, beside=beside, **more)
+
+        def summed_gradient(g: Array, Y: Array) -> Array | None:
+            return xp.astype(work.matmul(g.T, Y, into="gradient"), xp.float64) if gradient else None
 
         def prepared(Y: Array) -> Array:
             # centred here, not in the products: a large mean would cost them their digits
@@ -86,25 +94,26 @@ class SumKernel:
 
         def value(terms: Terms, Z: Array) -> Array:
             if terms.value is not None:
-                return column_sums(terms.value)
-            return None if gradient else column_sums(terms.g * Z)
+                return work.column_sums(terms.value)
+            return None if gradient else work.product_sums(terms.g, Z)
 
         def moments(terms: Terms, Z: Array) -> dict[str, Any]:
             return {
-                "slope": column_sums(terms.slope),
-                "g2": column_sums(terms.g * terms.g),
-                "z2": column_sums(Z * Z),
-                "extra": {name: column_sums(array) for name, array in terms.extra.items()},
+                "slope": work.column_sums(terms.slope),
+                "g2": work.product_sums(terms.g, terms.g),
+                "z2": work.product_sums(Z, Z),
+                "gz": None if gradient else work.product_sums(terms.g, Z),
+                "extra": {name: summed(term) for name, term in terms.extra.items()},
             }
+
+        def summed(term: Array | Factors) -> Array:
+            return work.product_sums(*term) if isinstance(term, tuple) else work.column_sums(term)
 
         def idle_sums(terms: Terms, Y: Array) -> Array:
             weights = terms.idle
             assert weights is not None, "only the likelihood knows which codes are idle"
             shares = (weights[:, i : i + 1] * Y for i in range(int(weights.shape[1])))
             return xp.stack([xp.astype(share.T @ Y, xp.float64) for share in shares])
-
-        def column_sums(array: Array) -> Array:
-            return xp.sum(array, axis=0, dtype=xp.float64)
 
         return visit
 
@@ -121,15 +130,15 @@ def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: 
     sums = samples.sum_over(kernel)
     if sums.G is None:
         return sums
-    G = frame.inward(sums.G * (frame.unit / _power_of_two(frame.unit, precision)))
+    scale = frame.unit / _power_of_two(frame.unit, precision)
+    G = frame.inward(sums.G * scale)
+    beside = None if sums.beside is None else frame.inward(sums.beside * scale)
     idle = None if sums.idle is None else frame.inward_twice(sums.idle)
-    if sums.value is not None:
-        return replace(sums, G=G, idle=idle)
     xp = Space.of(G).xp
-    return replace(sums, G=G, value=xp.sum(G * A, axis=1))  # F = g z, and sum g z^T is G A^T
+    gz = xp.sum(G * A, axis=1)  # sum g z^T is G A^T
+    return replace(sums, G=G, idle=idle, beside=beside, gz=gz, value=gz if sums.value is None else sums.value)
 
 
 def moments(sums: Sums) -> CodeMoments:
-    """Moments of the codes under the contrast that was summed; l_p has E g z = E F."""
-    gz = sums.extra.get("gz", sums.value)
-    return CodeMoments(*(to_numpy(total) / sums.weight for total in (gz, sums.g2, sums.slope, sums.z2)))
+    """Moments of the codes under the contrast that was summed."""
+    return CodeMoments(*(to_numpy(total) / sums.weight for total in (sums.gz, sums.g2, sums.slope, sums.z2)))

@@ -1,0 +1,36 @@
+"""Growing samples: most of the way to the answer is walked on a few of the samples, drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from elldict.samples.base import Samples
+from elldict.samples.memory import MemorySamples
+
+FIRST_PER_FEATURE = 40
+FEWEST = 1000
+"""Samples of the first level."""
+
+GROWTH = 4
+"""How many times as many the next level has."""
+
+MOST_BYTES = 2**25
+"""Of the largest level short of all samples: levels are copies."""
+
+
+def growing(samples: Samples, rng: np.random.Generator) -> Iterator[Samples]:
+    """The samples at hand, more each time; each level holds the one before, and the last is all of them.
+
+    Rows are drawn uniformly, so that sorted, grouped or drifting samples do not matter.
+    """
+    r, n = samples.n_samples, samples.n_features
+    size = max(FEWEST, FIRST_PER_FEATURE * n)
+    most = min(r // 2, MOST_BYTES // (n * (4 if samples.dtype == "float32" else 8)))
+    order = rng.permutation(r)[:most] if r < 2**24 else rng.choice(r, most, replace=False, shuffle=True)
+    while size <= most:
+        index = np.sort(order[:size]).astype(np.int64)
+        yield MemorySamples(samples.space.asarray(samples.rows(index), samples.dtype))
+        size *= GROWTH
+    yield samples

@@ -1,0 +1,229 @@
+"""The quick road: from few samples to all, with as few looks at all of them as the error bar allows.
+
+The l_p answer and its refinement come to rest on a few of the samples; a Newton step on all of them then removes most
+of the error that the few left. If the evidence on all samples is for the refined answer, that is all; otherwise the
+l_p answer is sought on all samples, and what follows is the same as without this road.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.samples.base import Samples
+from elldict.samples.frame import Frame
+from elldict.samples.growth import growing
+from elldict.solver.contrasts import BernoulliGaussian, Both, Contrast, Lp, Needs
+from elldict.solver.loop import Journal, Run, run_stage, solve, solve_from
+from elldict.solver.refine import (
+    AS_ASKED,
+    EXACT,
+    Answer,
+    Refiner,
+    Verdict,
+    Witnesses,
+    answer_of,
+    beside,
+    error_bar,
+    exact,
+    hausman,
+)
+from elldict.solver.result import Iteration, Solution
+from elldict.solver.stage import Stage
+from elldict.solver.steps import PairwiseNewton, pairwise_angles
+from elldict.solver.sums import Sums, moments
+from elldict.space import Array, total
+
+Starts = Iterable[NDArray[np.float64]]
+Outcome = tuple[Answer, tuple[Iteration, ...]]
+
+SMALL_ERROR = 0.08
+"""Error bar of l_p from which its answer is good enough to refine, and to look at more samples."""
+
+FINE_ENOUGH = 0.25
+"""Steps on all samples that are this share of what the error bar leaves in doubt are the last."""
+
+MOST_LOOKS = 8
+MOST_STEPS = 25
+"""On all samples, and on fewer."""
+
+COARSE = 0.1
+"""The same on fewer samples, where what is left is left to the next level."""
+
+LARGEST_P = 6.0
+"""Beyond, few samples decide, and the power step takes as few iterations."""
+
+LP_CURVATURE = 0.15
+LP_FINE_ENOUGH = 0.02
+"""From a random start, curvature needs a higher floor than close to the truth."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a fit is about."""
+
+    samples: Samples
+    frame: Frame
+    journal: Journal
+    stages: Sequence[Stage]  # of l_p
+    rng: np.random.Generator
+    refine: str | None
+    witness_seed: int
+
+    def witnesses(self) -> Witnesses:
+        """Witnesses among all samples, the same ones whatever road was taken."""
+        return Witnesses.drawn(self.samples, self.frame, np.random.default_rng(self.witness_seed))
+
+    def answer(self, pilot: Solution, run: Run) -> Answer:
+        """The l_p answer on all samples, refined if asked."""
+        witnesses = self.witnesses()
+        if self.refine is None:
+            return answer_of(pilot, witnesses)
+        return Refiner(run, witnesses, self.stages[-1], self.rng).answer(pilot, self.refine)
+
+
+def solved(task: Task, starts: Starts) -> Outcome:
+    """All samples in every iteration."""
+    pilot, history = solve(task.samples, task.frame, task.stages, starts, task.journal)
+    run = Run(task.samples, task.frame.moved_to(task.samples.space), task.journal)
+    run.start, run.first_stage = pilot.iterations[-1].start, len(task.stages)
+    run.iterations.extend(pilot.iterations)
+    return task.answer(pilot, run), (*history, *run.iterations[len(pilot.iterations) :])
+
+
+def quickly_solved(task: Task, starts: Starts) -> Outcome:
+    """Few samples first."""
+    levels = growing(task.samples, task.rng)
+    road = QuickRoad(task, levels)
+    pilot, run, history = road.pilot(starts)
+    n_seen = sum(iteration.start == run.start for iteration in history)
+    answer = None
+    if task.refine in ("auto", "bernoulli-gaussian"):
+        answer = road.refined(pilot, run, on_evidence=task.refine == "auto")
+    if answer is None:
+        answer = task.answer(*road.on_all(pilot, run))
+    return answer, (*history, *run.iterations[n_seen:])
+
+
+@dataclass
+class QuickRoad:
+    """A fit on its way from few samples to all."""
+
+    task: Task  # its stages by Newton's step
+    levels: Iterator[Samples]
+
+    def pilot(self, starts: Starts) -> tuple[Solution, Run, tuple[Iteration, ...]]:
+        """The l_p answer on as few samples as give it a small error bar; the run it belongs to, and all iterations."""
+        level = next(self.levels)
+        pilot, history = solve(
+            level, self.task.frame, self._stages_on(level), starts, self.task.journal, self._share(level)
+        )
+        run = self._run_on(level, pilot)
+        while level is not self.task.samples and not pilot.stopped and not small(pilot):
+            level = next(self.levels)
+            run = replace(run, samples=level, share=self._share(level), first_stage=run.first_stage + 1)
+            pilot = solve_from(pilot.A, run, self._stages_on(level)[-1:])
+        return pilot, run, history
+
+    def on_all(self, pilot: Solution, run: Run) -> tuple[Solution, Run]:
+        """The l_p answer on all samples."""
+        if run.samples is self.task.samples or pilot.stopped:
+            return pilot, run
+        run = replace(run, samples=self.task.samples, share=1.0, first_stage=run.first_stage + 1)
+        return solve_from(pilot.A, run, self.task.stages[-1:]), replace(run, first_stage=run.first_stage + 1)
+
+    def refined(self, pilot: Solution, run: Run, *, on_evidence: bool) -> Answer | None:
+        """The refined answer by the quick road, or None if it leads nowhere."""
+        m, k = pilot.A.shape
+        if run.samples is self.task.samples or pilot.stopped or m < k or not small(pilot):
+            return None
+        few = Refiner(
+            run, Witnesses.drawn(run.samples, self.task.frame, self.task.rng), self.task.stages[-1], self.task.rng
+        )
+        found, model = few.climbed(few.repaired(pilot))
+        if found.stopped:
+            return stopped_at(pilot, few.witnesses, found.status)
+        if not found.converged or few.witnesses.mixed_pairs(found.A, model):
+            return None
+        everything = replace(run, samples=self.task.samples, share=1.0, first_stage=run.first_stage + 2)
+        assert isinstance(found.contrast, BernoulliGaussian)
+        halt = run_stage(everything, 0, self._last_stage(found.contrast, pilot, few.witnesses), found.A)
+        answer = replace(found, A=halt.A, sums=halt.sums, status=halt.status, stopped=halt.stopped)
+        if halt.stopped:
+            return stopped_at(pilot, few.witnesses, halt.status)
+        model = self.task.witnesses().fitted(halt.A)
+        verdict = EXACT if exact(model, halt.sums.weight) else AS_ASKED
+        if on_evidence and not verdict.exact:
+            verdict = self._evidence(halt.sums, halt.A)
+        corrupted = on_evidence and not verdict.exact and few.suspicious(halt.A, model)
+        if not (halt.converged and verdict.accepted) or corrupted:
+            return None
+        return few.refined(answer, beside(halt.sums), model, "bernoulli-gaussian", verdict.reason)
+
+    def _last_stage(self, contrast: BernoulliGaussian, pilot: Solution, witnesses: Witnesses) -> Stage:
+        def refit(both: Contrast, A: Array, moved: float) -> Contrast:
+            assert isinstance(both, Both)
+            return replace(both, first=witnesses.refit(both.first, A, moved))
+
+        return Stage(
+            Both(contrast, pilot.contrast),
+            PairwiseNewton(),
+            self.task.stages[-1].precision,
+            self.task.stages[-1].tol,
+            min(self.task.stages[-1].max_iter, MOST_LOOKS),
+            need=Needs.GRADIENT | Needs.MOMENTS,
+            refit=refit,
+            slack=1e-3,
+            resolution=FINE_ENOUGH,
+        )
+
+    def _evidence(self, sums: Sums, A: Array) -> Verdict:
+        """Hausman's test, the l_p answer on all samples taken to be a Newton step away."""
+        lp = beside(sums)
+        between = pairwise_angles(lp, sums.beside, A, 0.1) - pairwise_angles(sums, sums.G, A, 0.1)
+        return hausman(moments(lp), sums, 2 * total(between * between) / int(A.shape[0]))
+
+    def _stages_on(self, level: Samples) -> list[Stage]:
+        """Stages for a level; if they do not end soon, samples are too few."""
+        if level is self.task.samples:
+            return list(self.task.stages)
+        most = min(self.task.stages[-1].max_iter, MOST_STEPS)
+        return [replace(stage, max_iter=most, resolution=COARSE) for stage in self.task.stages]
+
+    def _run_on(self, level: Samples, pilot: Solution) -> Run:
+        start = pilot.iterations[-1].start
+        run = Run(
+            level,
+            self.task.frame.moved_to(level.space),
+            self.task.journal,
+            self._share(level),
+            start,
+            len(self.task.stages),
+        )
+        run.iterations.extend(pilot.iterations)
+        return run
+
+    def _share(self, level: Samples) -> float:
+        return level.n_samples / self.task.samples.n_samples
+
+
+def small(pilot: Solution) -> bool:
+    """Whether the error bar of an l_p answer is small."""
+    return error_bar(moments(pilot.sums), pilot.sums.weight) < SMALL_ERROR
+
+
+def stopped_at(pilot: Solution, witnesses: Witnesses, status: str) -> Answer:
+    """The l_p answer of a fit that was stopped before its refinement could be judged."""
+    return replace(answer_of(pilot, witnesses), stopped=True, converged=False, status=f"{status}; kept l_p")
+
+
+def by_newton(stage: Stage) -> Stage:
+    """The same l_p stage with Newton's step, ending when that is of no more use."""
+    assert isinstance(stage.contrast, Lp)
+    if stage.contrast.p > LARGEST_P:
+        return replace(stage, need=Needs.GRADIENT | Needs.MOMENTS)
+    step = PairwiseNewton(least_curvature=LP_CURVATURE)
+    return replace(stage, step=step, need=Needs.GRADIENT | Needs.MOMENTS, resolution=LP_FINE_ENOUGH)
