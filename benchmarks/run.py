@@ -55,7 +55,8 @@ class Harness:
     def __init__(self, settings: Settings, chosen: dict[str, type[Solver]]) -> None:
         self.settings = settings
         self.solvers = chosen
-        self.made_by = made_by(settings.threads, {kind.distribution for kind in chosen.values()})
+        everyone = solvers.installed()[0].values()  # so that a run of some solvers adds to one of all
+        self.made_by = made_by(settings.threads, {kind.distribution for kind in everyone})
         self.known = set() if settings.fresh else self._stored()
         self.began = time.monotonic()
 

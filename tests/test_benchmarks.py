@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,51 @@ def test_watching_fastica_changes_nothing(rng):
     with pytest.warns(match="did not converge"):
         stopped = plain.set_params(max_iter=3).fit(X).components_
     assert fit.error_of(watch.views[3].seen, dictionary) == pytest.approx(fit.error_of(stopped, dictionary), rel=1e-3)
+
+
+def test_report_renders_from_stored_lines(stored, tmp_path):
+    problem, path = stored
+    growth = importlib.import_module("growth")
+    points = [growth.Point("n", n=n, r=500) for n in (8, 16)]
+    growth.measure_growth(points, repeats=1, threads=1, path=tmp_path / "growth.jsonl")
+    report = importlib.import_module("report")
+    page, picture = report.write_report([problem], path.parent, tmp_path)
+    text = page.read_text()
+    assert f"| {problem.name} |" in text
+    assert f"### {problem.name}" in text
+    assert "FastICA logcosh" in text
+    assert picture.name == "bench-scaling.png"
+    assert picture.stat().st_size > 10_000
+
+
+def test_curves_are_drawn(stored):
+    problem, path = stored
+    times, curves = importlib.import_module("bench_times"), importlib.import_module("bench_curves")
+    row = times.row_of(problem, times.stored_rounds([problem], path)[problem.name])
+    assert row.ours_to_limit < float("inf")
+    assert row.ratio == pytest.approx(row.peers_to_best / row.ours_to_best, rel=1)  # a median of two ratios
+    assert curves.curves_figure([row]) is None  # the picture shows other problems
+    named = replace(problem, family="Table 1", n_features=100)
+    figure = curves.curves_figure([replace(row, problem=named)])
+    assert len(figure.axes[0].lines) >= 2 * 3
+
+
+def test_time_to_an_error_that_is_kept():
+    time_to = importlib.import_module("bench_times").time_to
+    line = {"curve": [[1.0, 0.5], [2.0, 0.1], [3.0, 0.3], [4.0, 0.1], [5.0, 0.05]]}
+    assert time_to(line, 0.1) == 4.0
+    assert time_to(line, 0.6) == 1.0
+    assert time_to(line, 0.01) == float("inf")
+
+
+def test_basins_are_counted_and_stored(tmp_path):
+    basins = importlib.import_module("basins")
+    problem = importlib.import_module("problems.base").Problem("tiny", 6, 600)
+    fits = basins.Fits(threads=1, path=tmp_path / "basins.jsonl")
+    basins.run_basins(fits, [problem], seeds=2)
+    basins.run_order(fits, [problem], seeds=1)
+    assert len(fits.known) == 2 * 2 + 2 * len(basins.ARRANGED)
+    again = basins.Fits(threads=1, path=tmp_path / "basins.jsonl")
+    assert again.known == fits.known
+    X, _ = basins.arranged(problem, 0, "sorted by length")
+    assert list((X**2).sum(1)) == sorted((X**2).sum(1))

@@ -19,6 +19,6 @@ PROBLEMS = tuple(
     Problem(
         "Table 2", n, r, noise_std=sigma, asked_ratio=asked_ratio(n, sigma), asked_passes=PASSES[sigma], seeds=seeds
     )
-    for n, r, seeds in ((32, 10_000, 8), (100, 40_000, 4))
+    for n, r, seeds in ((32, 10_000, 16), (100, 40_000, 4))
     for sigma in SIGMAS
 )
