@@ -36,6 +36,7 @@ class Outcome:
 
 def run_fit(kind: type[Solver], problem: Problem, X: Matrix, dictionary: Matrix, seed: int, threads: int) -> Outcome:
     """Fit, and compare with the truth. A solver that fails is a result, not the end of the run."""
+    threads = kind.own_threads or threads
     solver = kind(problem.density, threads)
     with threadpool_limits(threads), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fits that did not converge show in their errors

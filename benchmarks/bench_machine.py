@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import time
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -27,6 +28,26 @@ def made_by(threads: int, distributions: Iterable[str]) -> dict[str, Any]:
         "versions": {name: version for name, version in versions.items() if version},
         "source": _source(),
     }
+
+
+def busy_share(seconds: float) -> float | None:
+    """Wait, and tell what share of all cores others used meanwhile; None where the system does not say."""
+    before, own = _jiffies(), time.process_time()
+    time.sleep(seconds)
+    after, own = _jiffies(), time.process_time() - own  # our own threads of BLAS may still be spinning
+    if before is None or after is None or after[1] == before[1]:
+        return None
+    others = after[0] - before[0] - own * os.sysconf("SC_CLK_TCK")
+    return round(max(others, 0.0) / (after[1] - before[1]), 3)
+
+
+def _jiffies() -> tuple[int, int] | None:
+    """Busy time of all cores since the system began, and all of it."""
+    try:
+        fields = [int(word) for word in Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(fields) - fields[3] - fields[4], sum(fields)  # without idle and waiting for disks
 
 
 def _version(name: str) -> str | None:

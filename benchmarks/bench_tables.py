@@ -15,11 +15,13 @@ from solvers import DEFAULT, POWER
 
 KSVD = "K-SVD"
 ASKED_OF_KSVD = 100
+QUIET = 0.1
+"""Largest share of the cores that others may use."""
 
 
 def report(rows: Sequence[Row], everything: dict[str, list[Round]], extra: Sequence[str]) -> str:
     """The whole page; `extra` are sections of other scripts."""
-    parts = ["# Elldict beside its peers", INTRODUCTION, _machines(everything)]
+    parts = ["# Elldict beside its peers", INTRODUCTION, _machines(everything), disturbance(everything)]
     if rows:
         parts += [ratio_table(rows), peers_win(rows), ksvd_table(everything), solver_tables(rows, everything)]
     parts += extra
@@ -28,7 +30,8 @@ def report(rows: Sequence[Row], everything: dict[str, list[Round]], extra: Seque
 
 INTRODUCTION = """\
 Written by `benchmarks/report.py` from `benchmarks/results/*.jsonl`; `make bench` measures anew. All solvers had the
-same float32 samples and threads, in turns. Times are medians over seeds and repeats; an error counts as reached when
+same float32 samples and threads, in turns; peers built on BLAS had a second try on one thread where problems are small,
+and the better counts. Times are medians over seeds and repeats; an error counts as reached when
 it is reached, to within 1 %, and kept. *Error* is `elldict.metrics.recovery_error` of the nearest orthonormal matrix.
 
 The *limit* is an error below 1e-6 without noise. With noise it is 1.05 times the Cramer-Rao bound, for the mean over
@@ -161,6 +164,23 @@ def _solver_cells(name: str, fits: list[Line]) -> list[str]:
         f"{median(passes):.3g}" if passes else "-",
         f"{sum(line['wrong_atoms'] > 0 for line in done)}/{len(done)}",
     ]
+
+
+def disturbance(everything: dict[str, list[Round]]) -> str:
+    """Says which problems were measured while others used the machine; nothing if none was."""
+    shares = {
+        name: mean(line["others"] for line in found)  # bursts count
+        for name, rounds in everything.items()
+        if (found := [line for fits in rounds for line in fits.values() if line.get("others") is not None])
+    }
+    busy = [f"{name} ({share:.0%})" for name, share in shares.items() if share > QUIET]
+    if not busy:
+        return ""
+    return (
+        "**The machine was not quiet.** Others used this share of its cores between fits: "
+        + "; ".join(busy)
+        + ". This slows peers with threads of BLAS more than it slows elldict: do not quote these ratios."
+    )
 
 
 def _machines(everything: dict[str, list[Round]]) -> str:

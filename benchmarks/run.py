@@ -8,6 +8,8 @@ make bench                                   # both
 
 Every solver gets the same float32 samples, seed by seed; who begins changes from round to round. Slow solvers (K-SVD,
 MiniBatchDictionaryLearning, SPAMS) run once on small problems, each in a process of its own, for ten minutes at most.
+Peers built on BLAS run on one thread as well where problems are small, and the better counts. The machine has to be
+quiet: contention costs threads of BLAS far more than it costs elldict, so it is measured and the report tells of it.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ import bench_store as store
 import solvers
 from bench_apart import run_apart
 from bench_fit import Outcome, run_fit
-from bench_machine import made_by
+from bench_machine import busy_share, made_by
 from problems import Problem, problems
 from solvers.base import Solver
 from watch import Matrix
 
 REST = 0.1
-"""Seconds between fits, in which threads that BLAS leaves spinning fall asleep."""
+"""Seconds between fits, in which threads that BLAS leaves spinning fall asleep, and others at work are noticed."""
 
 KEY = ("problem", "seed", "repeat", "solver")
 WARM_UP = Problem("warm-up", 8, 400)
@@ -90,15 +92,19 @@ class Harness:
             return
         X, dictionary = problem.make(seed)
         for repeat, name in missing:
-            time.sleep(REST)
+            others = busy_share(REST)
             outcome = self._outcome(name, problem, seed, X, dictionary)
             line = dict(zip(KEY, (problem.name, seed, repeat, name), strict=True))
-            store.append(self.settings.path, line | outcome.as_line() | {"made_by": self.made_by})
+            store.append(self.settings.path, line | outcome.as_line() | {"others": others, "made_by": self.made_by})
             print(f"  seed {seed} {name:>28} {_told(outcome)}", flush=True)
 
     def _turns(self, problem: Problem, seed: int) -> Iterator[tuple[int, str]]:
         """Repeats and names of solvers in their order: whoever began the round before goes last."""
-        quick = [name for name, kind in self.solvers.items() if not kind.slow]
+        quick = [
+            name
+            for name, kind in self.solvers.items()
+            if not kind.slow and (kind.own_threads is None or problem.with_one_thread)
+        ]
         for repeat in range(self.settings.repeats or problem.repeats):
             first = (seed + repeat) % max(len(quick), 1)
             yield from ((repeat, name) for name in quick[first:] + quick[:first])

@@ -132,3 +132,9 @@ def test_basins_are_counted_and_stored(tmp_path):
     assert again.known == fits.known
     X, _ = basins.arranged(problem, 0, "sorted by length")
     assert list((X**2).sum(1)) == sorted((X**2).sum(1))
+
+
+def test_a_machine_that_was_not_quiet_is_told():
+    disturbance = importlib.import_module("bench_tables").disturbance
+    assert disturbance({"calm": [{"elldict": {"others": 0.02}}], "unknown": [{"elldict": {"others": None}}]}) == ""
+    assert "shared (60%)" in disturbance({"shared": [{"elldict": {"others": 0.6}}]})

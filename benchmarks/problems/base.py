@@ -42,6 +42,11 @@ class Problem:
         """Multiplications of one iteration, but for a factor."""
         return float(self.n_features) ** 2 * self.n_samples
 
+    @property
+    def with_one_thread(self) -> bool:
+        """Whether peers get a second try on one thread: where products are large, two are better without doubt."""
+        return self.work < 1e9
+
     def make(self, seed: int) -> tuple[Matrix, Matrix]:
         """Samples (r, n) and the atoms (n, n) in them."""
         X, dictionary, _ = make_bernoulli_gaussian(

@@ -33,4 +33,18 @@ def installed() -> tuple[dict[str, type[Solver]], dict[str, str]]:
             missing[file.rstrip("_")] = str(reason)
         else:
             found[solver.name] = solver
-    return found, missing
+    return found | _on_one_thread(found), missing
+
+
+def _on_one_thread(found: dict[str, type[Solver]]) -> dict[str, type[Solver]]:
+    """Peers that use BLAS throughout, held at one thread.
+
+    Threads of BLAS wait for each other at every product: where these are small, or another process wants the cores,
+    two can take ten times as long as one. elldict holds BLAS at one thread itself and would win by that alone.
+    """
+    single = {}
+    for name, kind in found.items():
+        if name not in (DEFAULT, POWER) and not kind.slow:
+            alone = type(f"{kind.__name__}OneThread", (kind,), {"name": f"{name}, 1 thread", "own_threads": 1})
+            single[alone.name] = alone
+    return single

@@ -13,6 +13,7 @@ class Solver(ABC):
 
     name: ClassVar[str]
     distribution: ClassVar[str]  # the package whose version is written down
+    own_threads: ClassVar[int | None] = None  # instead of the number that the run asks for
     slow: ClassVar[bool] = False  # only on small problems, in a process of its own, with a time limit
 
     def __init__(self, density: float, threads: int) -> None:

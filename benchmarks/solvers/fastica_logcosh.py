@@ -1,7 +1,7 @@
 """FastICA of scikit-learn with logcosh, the default and the choice of most users.
 
-`whiten_solver="eigh"` is what its documentation advises for many samples; the default, "svd", can take ten times as
-long. `max_iter` and `tol` are the defaults.
+`whiten_solver="eigh"`, which its documentation says can be faster for many samples, was 10 to 20 % faster than the
+default, "svd", at n = 32 and 64 on one thread. `max_iter` and `tol` are the defaults.
 """
 
 from __future__ import annotations

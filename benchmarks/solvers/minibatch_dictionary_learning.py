@@ -1,7 +1,7 @@
 """MiniBatchDictionaryLearning of scikit-learn: online dictionary learning with l_1.
 
-`alpha=1` is the default, and the best of .1, .3 and 1 on these data. Coordinate descent gives the same atoms as the
-default, least angles, and is faster here.
+`alpha=1` is the default, and had the smallest error on two small problems (n = 16: of .3, 1, 2 and 3; n = 32: of .1, .3
+and 1). Coordinate descent had the same error there as the default, least angles, and was faster at this alpha.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Picard-O: preconditioned L-BFGS over orthogonal matrices, from python-picard, with its defaults.
 
-With numexpr installed, as its authors advise, it uses several cores for its contrast.
+It computes its contrast with numexpr where that is installed, on as many threads as it is given.
 """
 
 from __future__ import annotations

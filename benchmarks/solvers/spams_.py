@@ -1,7 +1,7 @@
 """Online dictionary learning of SPAMS, in C++ (the package spams-bin).
 
-1000 iterations as in its examples. `lambda1=.3` did best on these data among .15, .3 and 1. Its start is drawn from a
-generator of its own that takes no seed.
+1000 iterations. `lambda1` was chosen in its favour, by its error on three small problems (n = 16 and 32, noise .2): .15
+and .3 did alike, .5 and 1 worse. It takes no seed; fitted twice to the same samples it gave the same atoms.
 """
 
 from __future__ import annotations
