@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench-iteration clean
+.PHONY: demo reproduce test lint bench-iteration clean
 
 demo: $(VENV)/.demo
 	$(BIN)/elldict demo --force
+
+reproduce: $(VENV)/.reproduce
+	$(BIN)/elldict reproduce --quick --jobs 2
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --cov --cov-report=term
@@ -26,9 +29,13 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	@touch $@
 
+$(VENV)/.reproduce: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[reproduce]'
+	@touch $@ $(VENV)/.demo
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo $(VENV)/.reproduce
 
 clean:
 	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .ruff_cache
