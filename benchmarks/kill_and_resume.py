@@ -7,7 +7,6 @@ python benchmarks/kill_and_resume.py --kills 3     # as the tests do
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import signal
@@ -25,13 +24,15 @@ def start(what: list[str], out: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*COMMAND, *what, "--out", str(out)], start_new_session=True, **quiet)
 
 
-def kill_once(what: list[str], out: Path, seconds: float) -> bool:
-    """Start, kill -9 after some seconds; whether it was still running. Its worker has to end by itself."""
+def kill_once(what: list[str], out: Path, n_results: int, delay: float) -> bool:
+    """Start, kill -9 some seconds after so many results are stored; whether it was still running."""
     run = start(what, out)
+    while n_lines(out / "results.jsonl") < n_results and run.poll() is None:
+        time.sleep(0.002)
     try:
-        run.wait(seconds)
+        run.wait(delay)
     except subprocess.TimeoutExpired:
-        os.kill(run.pid, signal.SIGKILL)
+        os.kill(run.pid, signal.SIGKILL)  # the runner alone: its worker has to find out and end by itself
         run.wait()
         wait_for_group(run.pid)
         return True
@@ -51,13 +52,8 @@ def wait_for_group(group: int, patience: float = 30.0) -> None:
 
 
 def without_making(path: Path) -> list[bytes]:
-    """Lines without "made", in the order of the file."""
-    kept = []
-    for line in path.read_bytes().splitlines():
-        data = json.loads(line)
-        del data["made"]
-        kept.append(json.dumps(data).encode())
-    return kept
+    """Lines up to "made", byte for byte and in the order of the file."""
+    return [line.rpartition(b',"made":')[0] for line in path.read_bytes().splitlines()]
 
 
 def n_lines(path: Path) -> int:
@@ -73,17 +69,17 @@ def main() -> None:
     what, rng = [*options.what, *more], random.Random(options.seed)
     with tempfile.TemporaryDirectory() as folder:
         peaceful, killed = Path(folder, "peaceful"), Path(folder, "killed")
-        began = time.monotonic()
         if start(what, peaceful).wait() != 0:
             raise SystemExit("the undisturbed run failed")
-        took = time.monotonic() - began
-        n_kills = 0
-        # later kills have less left to do: each takes a share of the time that the rest should need
+        n_all, n_kills = n_lines(peaceful / "results.jsonl"), 0
         for number in range(options.kills):
-            share = 1 - n_lines(killed / "results.jsonl") / n_lines(peaceful / "results.jsonl")
-            least = 0.1 if number % 2 else 3.0  # every other one long enough for some results
-            n_kills += kill_once(what, killed, rng.uniform(least, max(least + 0.5, took * share / 2)))
-            print(f"kill {number + 1}: {n_lines(killed / 'results.jsonl')} results stored", flush=True)
+            n_had = n_lines(killed / "results.jsonl")
+            share = (n_all - n_had) / (
+                options.kills - number
+            )  # of the results that are left, so that some are to the end
+            wanted = n_had + round(rng.uniform(0, 2 * share))
+            n_kills += kill_once(what, killed, min(wanted, n_all - 1), rng.uniform(0, 0.4))
+            print(f"kill {number + 1}: {n_lines(killed / 'results.jsonl')} of {n_all} results stored", flush=True)
         if start(what, killed).wait() != 0:
             raise SystemExit("the resumed run failed")
         same = without_making(peaceful / "results.jsonl") == without_making(killed / "results.jsonl")

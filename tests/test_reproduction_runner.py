@@ -139,6 +139,12 @@ def test_what_cannot_be_finished_in_time_is_not_started(store, monkeypatch):
     assert (outcome.not_run, given) == ([long], tiny(1))
 
 
+def test_first_trials_come_before_second_ones_of_equal_cost():
+    cheap, dear = (make_cell("recovery", "lp", TINY | {"n_samples": r}, 0, {"p": 3}) for r in (10**6, 15 * 10**5))
+    second = make_cell("recovery", "lp", TINY | {"n_samples": 10**6}, 1, {"p": 3})
+    assert sorted([second, dear, cheap], key=runner._rank) == [cheap, dear, second]
+
+
 def test_a_missing_package_is_named_and_nothing_is_stored_for_it(store, monkeypatch):
     monkeypatch.setitem(METHODS, "picard", Method(METHODS["picard"].make, "no_such_module", "python-picard"))
     cells = [make_cell("recovery", "picard", TINY, 0)]

@@ -151,7 +151,8 @@ def make_entry(summary: Summary, row: Row, column: Column, planned: bool) -> Ent
     if summary.spread is not None:
         lines.insert(0, f"± {two_digits(summary.spread)}")
     n_run = len(summary.numbers)
-    trials = f"{n_run} trial{'s' if n_run > 1 else ''}"
+    some = f" of {summary.n_planned}" if n_run < summary.n_planned else ""
+    trials = f"{n_run}{some} trial{'s' if some or n_run > 1 else ''}"
     lines.append(f"{duration(summary.seconds or 0)}, {trials}")
     return Entry(bare(mean), order=mean, lines=tuple(lines), tone=_tone(mean, printed))
 
