@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: demo reproduce test lint bench bench-quick bench-basins bench-iteration bench-limit clean
 
 demo: $(VENV)/.demo
 	$(BIN)/elldict demo --force
+
+reproduce: $(VENV)/.reproduce
+	$(BIN)/elldict reproduce --quick --jobs 2
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --cov --cov-report=term
@@ -45,9 +48,13 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	@touch $@
 
+$(VENV)/.reproduce: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[reproduce]'
+	@touch $@ $(VENV)/.demo
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo $(VENV)/.reproduce
 
 # Peers that cannot be installed here are named by the benchmark and left out.
 $(VENV)/.bench: $(VENV)/.dev

@@ -10,6 +10,7 @@ import pytest
 from numpydoc.validate import validate
 
 import elldict
+from elldict import baselines
 
 ROOT = Path(elldict.__file__).parent
 FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
@@ -26,8 +27,9 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"validation", "coding", "dictionary", "judging", "packing"},
     {"datasets", "metrics"},
     {"learning"},
-    {"pages"},
-    {"command_files", "command_printing", "cli", "__main__"},
+    {"pages", "baselines"},
+    {"reproduction"},
+    {"command_files", "command_printing", "command_reproduce", "cli", "__main__"},
 ]
 
 
@@ -111,6 +113,10 @@ def public_objects():
     for module in (elldict.datasets, elldict.metrics, elldict.theory):
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)
+    for name in baselines.__all__:
+        yield f"elldict.baselines.{name}", getattr(baselines, name)
+        if hasattr(getattr(baselines, name), "fit"):
+            yield f"elldict.baselines.{name}.fit", getattr(baselines, name).fit
 
 
 IGNORED = {

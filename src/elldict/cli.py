@@ -31,6 +31,7 @@ from elldict.command_printing import (
     print_line,
     print_model,
 )
+from elldict.command_reproduce import reproduce
 
 if TYPE_CHECKING:
     from elldict.learning import LpDictionaryLearning
@@ -224,6 +225,9 @@ def transform(
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
     print_model(_open_model(model), model)
+
+
+app.command()(reproduce)
 
 
 # --- what the commands are made of ------------------------------------------------------------------------------------

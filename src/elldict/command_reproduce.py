@@ -1,0 +1,252 @@
+"""The command `elldict reproduce`: arguments, progress, and what is said at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from elldict.atomic import write_atomically
+from elldict.command_files import MistakeError
+from elldict.command_printing import make_console, named_file, print_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elldict.reproduction.cell import Cell
+    from elldict.reproduction.experiment import Experiment, Size
+    from elldict.reproduction.images import Source
+    from elldict.reproduction.results import Results
+    from elldict.reproduction.runner import Outcome, Progress
+    from elldict.reproduction.store import Store
+
+RESULTS, REPORT, FIGURES = "results.jsonl", "report.html", "figures"
+INTERRUPTED = 130
+UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
+NAMES = "table1, table2, table3, figure1 to figure6, few-samples, limit, or all"
+
+
+def reproduce(
+    what: Annotated[list[str] | None, typer.Argument(help=f"What to run: {NAMES}.", show_default="all")] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="The paper's size and 10 trials, or all in small.")
+    ] = False,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials of everything.", show_default="by size")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Results to work on at once, on one core each.")] = 1,
+    budget: Annotated[
+        str | None, typer.Option(help="Stop after this time, such as 90s, 30m or 2h; 0 writes the report only.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of results and report.")] = Path("elldict-reproduction"),
+    mnist: Annotated[
+        str | None,
+        typer.Option(help="MNIST for figure 6: a .npz file, or 'openml' to download it.", show_default="digits"),
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
+) -> None:
+    """Run the tables and figures of the paper, and write a report about them.
+
+    Results are stored as they come. Stop it whenever you like: the same command goes on where it stopped.
+    """
+    _need_drawing()
+    seconds = None if budget is None else parse_seconds(budget)
+    experiments = _chosen(what or ["all"])
+    source = _source(mnist)
+    from elldict.reproduction.experiment import Size  # noqa: PLC0415
+    from elldict.reproduction.results import Results  # noqa: PLC0415
+    from elldict.reproduction.runner import run  # noqa: PLC0415
+
+    size = Size(full=full, trials=trials, source=source)
+    cells = list(dict.fromkeys(cell for experiment in experiments for cell in experiment.cells(size)))
+    store = _opened(out)
+    files = {} if source.path is None else {"mnist": str(source.path.resolve())}
+    with _mistakes(), reproduction_bar() as tell:
+        outcome = run(cells, store, jobs=jobs, budget=seconds, files=files, retry_failed=retry_failed, tell=tell)
+    results = Results(store)
+    _say_outcome(outcome, results, make_console())
+    if outcome.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    _write_report(experiments, results, size, cells, out, _command(what, full, trials, mnist))
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds from text such as 90s, 30m or 1.5h."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if match is None:
+        raise MistakeError(f"--budget {text!r}: expected a time such as 90s, 30m or 2h.")
+    return float(match[1]) * UNITS[match[2]]
+
+
+# --- before -----------------------------------------------------------------------------------------------------------
+
+
+def _need_drawing() -> None:
+    missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MistakeError(f"the report needs {' and '.join(missing)}: pip install 'elldict[reproduce]'")
+
+
+def _chosen(names: Sequence[str]) -> list[Experiment]:
+    from elldict.reproduction.catalogue import EXPERIMENTS  # noqa: PLC0415
+
+    unknown = [name for name in names if name not in EXPERIMENTS and name != "all"]
+    if unknown:
+        raise MistakeError(f"{unknown[0]!r} is not part of the paper. Choose from {', '.join(EXPERIMENTS)}, all.")
+    return [experiment for name, experiment in EXPERIMENTS.items() if name in names or "all" in names]
+
+
+def _source(mnist: str | None) -> Source:
+    from elldict.reproduction.images import ImagesError, Source  # noqa: PLC0415
+
+    try:
+        return Source.of(mnist)
+    except ImagesError as error:
+        raise MistakeError(f"--mnist: {error}") from error
+
+
+def _opened(out: Path) -> Store:
+    from elldict.reproduction.store import Store  # noqa: PLC0415
+
+    if out.exists() and not out.is_dir():
+        raise MistakeError(f"--out {out} is not a folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    with _mistakes():
+        return Store(out / RESULTS)
+
+
+@contextmanager
+def _mistakes() -> Iterator[None]:
+    from elldict.reproduction.store import StoreError  # noqa: PLC0415
+
+    try:
+        yield
+    except StoreError as error:
+        raise MistakeError(str(error)) from error
+
+
+def _command(what: Sequence[str] | None, full: bool, trials: int | None, mnist: str | None) -> str:
+    """What makes the same report; without paths, which mean nothing to others, and budget, which does not matter."""
+    parts = ["elldict reproduce", *(what or ["all"]), "--full" if full else "--quick"]
+    parts += [f"--trials {trials}"] if trials else []
+    parts += ["--mnist openml" if mnist == "openml" else "--mnist mnist.npz"] if mnist else []
+    return " ".join(parts)
+
+
+# --- during -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reproduction_bar() -> Iterator[Callable[[Progress], None]]:
+    """Show how far a run is: a bar for those who watch, a line every half minute for a log."""
+    if not sys.stderr.isatty():
+        yield _line_teller()
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("about {task.fields[left]} left"),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, left="?")
+
+        def tell(progress: Progress) -> None:
+            from elldict.reproduction.words import duration  # noqa: PLC0415
+
+            bar.update(
+                task,
+                total=progress.n_cells,  # type: ignore[attr-defined]
+                completed=progress.n_done,  # type: ignore[attr-defined]
+                left=duration(progress.seconds_left),  # type: ignore[attr-defined]
+                description=_doing(progress.doing),  # type: ignore[attr-defined]
+            )
+
+        yield tell  # type: ignore[misc]
+
+
+def _line_teller(every: float = 30.0) -> Callable[[Progress], None]:
+    last = time.monotonic()
+
+    def tell(progress: Progress) -> None:
+        from elldict.reproduction.words import duration  # noqa: PLC0415
+
+        nonlocal last
+        if time.monotonic() >= last + every:
+            last = time.monotonic()
+            left = duration(progress.seconds_left)
+            line = f"{progress.n_done} of {progress.n_cells} results, about {left} left: {_doing(progress.doing)}"
+            print(f"elldict: {line}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _doing(cells: Sequence[Cell]) -> str:
+    return "; ".join(_words(cell) for cell in cells)
+
+
+def _words(cell: Cell) -> str:
+    name = f"l{cell.value('p'):g}" if cell.method == "lp" else cell.method
+    n = cell.value("n_features")
+    return f"{name}, n = {n}" if n else name
+
+
+# --- after ------------------------------------------------------------------------------------------------------------
+
+
+def _say_outcome(outcome: Outcome, results: Results, console: Console) -> None:
+    from elldict.reproduction.words import duration  # noqa: PLC0415
+
+    n_had = outcome.n_stored_before + len(outcome.done)
+    console.print(f"[bold]{n_had} of {outcome.n_cells} results[/], {len(outcome.done)} of them new", highlight=False)
+    if outcome.failed:
+        reasons = [record.reason for cell in outcome.failed if (record := results.store.get(cell)) is not None]
+        print_line(console, "failed", f"{len(outcome.failed)}: {'; '.join(sorted(set(reasons))[:3])}")
+    if outcome.not_run:
+        seconds = sum(map(results.estimator.seconds, outcome.not_run))
+        print_line(console, "not run", f"{len(outcome.not_run)}, about {duration(seconds)} on one core")
+        for words, n_cells, needs in _not_run_by_method(outcome.not_run, results):
+            print_line(console, "", f"{words}: {n_cells}, about {duration(needs)}")
+    for package, cells in outcome.missing.items():
+        print_line(console, "not installed", f"{package}, for {len(cells)} results: pip install 'elldict[reproduce]'")
+
+
+def _not_run_by_method(cells: Sequence[Cell], results: Results) -> Iterator[tuple[str, int, float]]:
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(_words(cell), []).append(cell)
+    for words, group in groups.items():
+        yield words, len(group), sum(map(results.estimator.seconds, group))
+
+
+def _write_report(
+    experiments: Sequence[Experiment], results: Results, size: Size, cells: Sequence[Cell], out: Path, command: str
+) -> None:
+    from elldict.reproduction.report import Made, render, write_pictures  # noqa: PLC0415
+    from elldict.reproduction.store import DONE, FAILED  # noqa: PLC0415
+
+    records = [results.store.get(cell) for cell in cells]
+    open_cells = [cell for cell, record in zip(cells, records, strict=True) if record is None]
+    made = Made(
+        command=command,
+        n_cells=len(cells),
+        n_done=sum(record is not None and record.status == DONE for record in records),
+        n_failed=sum(record is not None and record.status == FAILED for record in records),
+        n_not_run=len(open_cells),
+        seconds_needed=sum(map(results.estimator.seconds, open_cells)),
+    )
+    page = render(experiments, results, size, made)
+    write_atomically(out / REPORT, lambda stream: stream.write(page.encode()))
+    write_pictures(experiments, results, size, out / FIGURES)
+    console = make_console()
+    print_line(console, "results", named_file(out / RESULTS))
+    print_line(console, "report", named_file(out / REPORT))

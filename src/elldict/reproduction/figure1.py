@@ -1,0 +1,141 @@
+"""Figure 1: how often the dictionary is recovered, against the number of samples."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.optimize import brentq
+
+from elldict.pages.palette import Palette
+from elldict.reproduction import drawing
+from elldict.reproduction.cell import Cell, Scalar
+from elldict.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
+from elldict.reproduction.methods import make_cell
+from elldict.reproduction.results import Results
+from elldict.reproduction.words import thousands, whole_percent
+from elldict.theory import expected_error
+
+N, DENSITY = 30, 0.3
+EXPONENTS = (3, 4, 5, 6)
+RECOVERED = 0.01
+"""Error below which the dictionary counts as recovered; the paper does not say. Two mixed atoms of 30 cost 3 %."""
+
+
+def sample_sizes(size: Size) -> list[int]:
+    """Numbers of samples, evenly on a log scale."""
+    return [int(round(r, -1)) for r in np.geomspace(250, 64_000, 17 if size.full else 13)]
+
+
+def trials(p: int, r: int, size: Size) -> list[Cell]:
+    """The trials of a point of a curve."""
+    setting: dict[str, Scalar] = {"n_features": N, "n_samples": r, "density": DENSITY, "dtype": "float32"}
+    return [make_cell("recovery", "lp", setting, seed, {"p": p}) for seed in size.n_trials(quick=5, full=20)]
+
+
+def cells(size: Size) -> list[Cell]:
+    """Everything to run."""
+    return [cell for p in EXPONENTS for r in sample_sizes(size) for cell in trials(p, r, size)]
+
+
+def section(results: Results, size: Size) -> Section:
+    """The figure, the samples needed, and the claims."""
+    curves = {p: list(_curve(results, size, p)) for p in EXPONENTS}
+    return Section(
+        "How many samples it takes",
+        f"The share of trials in which the dictionary was recovered (error below {whole_percent(RECOVERED)}), n = {N}, "
+        f"θ = {DENSITY}. The paper does not say when it counts a dictionary as recovered.",
+        pictures=(
+            Picture(
+                "figure1",
+                "Recovered dictionaries against the number of samples. Dotted: where theory expects the error to fall "
+                f"below {whole_percent(RECOVERED)}.",
+                "Four rising curves, one for each exponent; smaller exponents rise at fewer samples",
+                lambda palette, narrow: draw(curves, palette, narrow),
+            ),
+        ),
+        tables=(_table(curves),),
+        claims=tuple(_claims(curves)),
+    )
+
+
+Curve = list[tuple[int, float]]
+"""Numbers of samples, shares recovered."""
+
+
+def _curve(results: Results, size: Size, p: int) -> Iterator[tuple[int, float]]:
+    for r in sample_sizes(size):
+        errors = results.numbers(trials(p, r, size))
+        if errors:
+            yield r, float(np.mean(np.array(errors) < RECOVERED))
+
+
+@functools.cache
+def theory_needs(p: float) -> float:
+    """Number of samples at which theory expects the error to be RECOVERED."""
+
+    def excess(log_r: float) -> float:
+        n_samples = round(10**log_r)
+        return expected_error(p, n_features=N, n_samples=n_samples, density=DENSITY) - RECOVERED
+
+    return float(10 ** brentq(excess, 2, 7, xtol=1e-4))
+
+
+def measured_needs(curve: Curve) -> float | None:
+    """Number of samples at which half of the trials succeed, between the grid's."""
+    for (r0, share0), (r1, share1) in itertools.pairwise(curve):
+        if share0 < 0.5 <= share1:
+            way = (0.5 - share0) / (share1 - share0)
+            return float(r0 * (r1 / r0) ** way)
+    return None
+
+
+def _table(curves: dict[int, Curve]) -> Table:
+    rows = []
+    for p, curve in curves.items():
+        needs, theory = measured_needs(curve), theory_needs(p)
+        measured = Entry("–", tone="absent") if needs is None else Entry(thousands(round(needs)), order=needs)
+        rows.append((Entry(f"p = {p}", order=p), measured, Entry(thousands(round(theory)), order=theory)))
+    caption = (
+        "Samples needed for half of the trials to succeed, and those at which theory expects the error to be there."
+    )
+    return Table("samples-needed", caption, ("Exponent", "Measured", "Theory"), tuple(rows))
+
+
+def _claims(curves: dict[int, Curve]) -> Iterator[Claim]:
+    needs = [measured_needs(curve) for curve in curves.values()]
+    text = "The dictionary is recovered with high probability for p = 3, 4, 5 and 6."
+    ends = [curve[-1][1] for curve in curves.values() if curve]
+    shares = ", ".join(f"{whole_percent(share)}" for share in ends)
+    yield Claim(
+        text, f"At most samples: {shares}." if ends else "Not run.", Verdict.of(sum(s > 0.9 for s in ends), len(ends))
+    )
+    text = "ℓ₃ needs the fewest samples; the number needed rises exponentially with p."
+    if any(r is None for r in needs):
+        yield Claim(text, "Not all curves reach one half.", Verdict.OPEN)
+        return
+    known = [r for r in needs if r is not None]
+    ratios = [b / a for a, b in itertools.pairwise(known)]
+    found = "From each p to the next the number rises by " + ", ".join(f"{ratio:.1f}" for ratio in ratios) + "."
+    yield Claim(text, found, Verdict.of(sum(ratio > 1.5 for ratio in ratios), len(ratios)))
+
+
+def draw(curves: dict[int, Curve], palette: Palette, narrow: bool) -> Figure:
+    """Shares against samples."""
+    figure, (axes,) = drawing.panels(palette, narrow, 1)
+    for (p, curve), colour in zip(curves.items(), drawing.series(palette), strict=False):
+        axes.axvline(theory_needs(p), color=colour, linestyle=(0, (1, 3)), linewidth=1.6)
+        if curve:
+            r, shares = zip(*curve, strict=True)
+            axes.plot(r, shares, "o-", color=colour, linewidth=2.4, markersize=5.5, label=f"p = {p}", clip_on=False)
+    drawing.counts_on_x(axes, (300, 1000, 3000, 10_000, 30_000))
+    axes.set(ylim=(-0.02, 1.02), xlabel="samples r", ylabel="recovered", xlim=(220, 72_000))
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+    drawing.legend(axes, palette, loc="center left")
+    return figure
+
+
+EXPERIMENT = Experiment("figure1", "Figure 1", cells, section)

@@ -1,0 +1,262 @@
+"""What Tables 1 to 3 have in common: settings down, methods across, the paper and theory beside what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from elldict.reproduction.cell import Cell, Scalar
+from elldict.reproduction.experiment import Claim, Entry, Size, Table, Verdict
+from elldict.reproduction.methods import make_cell
+from elldict.reproduction.paper import Printed, Row
+from elldict.reproduction.results import Results, Summary
+from elldict.reproduction.words import bare, duration, norm, thousands, two_digits
+from elldict.theory import cramer_rao_bound, expected_error
+
+CLOSE = 0.15
+"""Relative distance to the paper that counts as agreement, beyond the rounding of its print."""
+
+CORRUPTION_RATE = 0.1
+SMALL, MEDIUM = 32, 100
+KSVD_ITERATIONS = 200
+"""Iterations of K-SVD; the paper does not say how many. Half of them leave atoms mixed even without noise."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A method of a table. `quick_n` is the largest size at which a quick run can afford it."""
+
+    name: str
+    label: str
+    method: str
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+    quick_n: int = MEDIUM
+    full_n: int = 400
+
+    @property
+    def p(self) -> float | None:
+        """Exponent, for the theory of it."""
+        return float(self.options["p"]) if "p" in self.options else None
+
+
+def lp_column(p: int, note: str = "") -> Column:
+    """The paper's Algorithm 2."""
+    return Column(f"l{p}", f"{norm(p)}{note}", "lp", {"p": p})
+
+
+KSVD = Column("ksvd", "K-SVD", "ksvd", quick_n=SMALL)
+RTR = Column("rtr", "RTR", "rtr", quick_n=SMALL)
+OTHERS = (
+    Column("fastica", "FastICA", "fastica"),
+    Column("picard", "Picard", "picard", quick_n=SMALL),
+    Column("default", "elldict", "default"),
+)
+"""Columns that the paper lacks: what a user would pick today, and this library as it comes."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table: its rows and columns."""
+
+    name: str
+    rows: tuple[Row, ...]
+    quick_rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+
+    def rows_at(self, size: Size) -> tuple[Row, ...]:
+        """Rows of a run of this size."""
+        return self.rows if size.full else self.quick_rows
+
+    def cells_at(self, row: Row, column: Column, size: Size) -> list[Cell]:
+        """The trials of one entry; none where a quick run leaves it out."""
+        if not size.full and row.n_features > column.quick_n:
+            return []
+        options = dict(column.options)
+        if column.method == "ksvd":
+            options["max_iter"] = KSVD_ITERATIONS
+        n_quick = 2 if row.n_features <= SMALL and column.method != "ksvd" else 1
+        seeds = size.n_trials(quick=n_quick)
+        return [make_cell("recovery", column.method, setting_of(row), seed, options) for seed in seeds]
+
+    def cells(self, size: Size) -> list[Cell]:
+        """Everything to run."""
+        return [
+            cell for row in self.rows_at(size) for column in self.columns for cell in self.cells_at(row, column, size)
+        ]
+
+    def column(self, name: str) -> Column:
+        """A column by name."""
+        return next(column for column in self.columns if column.name == name)
+
+
+def setting_of(row: Row) -> dict[str, Scalar]:
+    """Arguments of `make_bernoulli_gaussian`; what is zero is left out, so that equal settings have equal keys."""
+    setting: dict[str, Scalar] = {
+        "n_features": row.n_features,
+        "n_samples": row.n_samples,
+        "density": row.density,
+        "dtype": "float32",
+    }
+    if row.noise_std:
+        setting["noise_std"] = row.noise_std
+    if row.corruption:
+        setting |= {"corruption": row.corruption, "corruption_rate": CORRUPTION_RATE}
+    return setting
+
+
+def noise_of(row: Row) -> float:
+    """Noise for the theory: sparse corruption acts roughly like Gaussian noise of its variance."""
+    return math.hypot(row.noise_std, row.corruption * math.sqrt(CORRUPTION_RATE))
+
+
+def theory_of(row: Row, column: Column) -> float | None:
+    """Error that theory expects of l_p; for ours the limit, which sparse corruption has none of."""
+    model = {"n_features": row.n_features, "n_samples": row.n_samples, "density": row.density}
+    if column.p is not None:
+        return expected_error(column.p, **model, noise_std=noise_of(row))  # type: ignore[arg-type]
+    if column.method == "default" and not row.corruption:
+        return cramer_rao_bound(**model, noise_std=row.noise_std)  # type: ignore[arg-type]
+    return None
+
+
+# --- entries ----------------------------------------------------------------------------------------------------------
+
+
+def make_table(layout: Layout, results: Results, size: Size, caption: str, heads: Mapping[str, str]) -> Table:
+    """The table as the report shows it; `heads` maps attributes of a row to headings."""
+    rows = []
+    for row in layout.rows_at(size):
+        entries = [_head(getattr(row, name)) for name in heads]
+        for column in layout.columns:
+            cells = layout.cells_at(row, column, size)
+            entries.append(make_entry(results.summary(cells), row, column, bool(cells)))
+        rows.append(tuple(entries))
+    columns = (*heads.values(), *(column.label for column in layout.columns))
+    return Table(layout.name, caption, columns, tuple(rows), n_heads=len(heads))
+
+
+def _head(value: float) -> Entry:
+    text = thousands(value) if isinstance(value, int) else f"{value:g}"
+    return Entry(text, order=float(value))
+
+
+def make_entry(summary: Summary, row: Row, column: Column, planned: bool) -> Entry:
+    """Measured, paper, theory and time."""
+    printed = row.printed.get(column.name)
+    lines = _beside(row, column, printed)
+    mean = summary.mean
+    if mean is None:
+        return Entry("–", lines=(*lines, _absence(summary, planned)), tone="absent", order=math.inf)
+    if summary.spread is not None:
+        lines.insert(0, f"± {two_digits(summary.spread)}")
+    n_run = len(summary.numbers)
+    some = f" of {summary.n_planned}" if n_run < summary.n_planned else ""
+    trials = f"{n_run}{some} trial{'s' if some or n_run > 1 else ''}"
+    lines.append(f"{duration(summary.seconds or 0)}, {trials}")
+    return Entry(bare(mean), order=mean, lines=tuple(lines), tone=_tone(mean, printed))
+
+
+def _beside(row: Row, column: Column, printed: Printed | None) -> list[str]:
+    lines = []
+    if printed is not None:
+        lines.append(f"paper {printed.text}, {duration(printed.seconds)}")
+    theory = theory_of(row, column)
+    if theory is not None:
+        name = "limit" if column.p is None else "theory"
+        lines.append(f"{name} {'≈ ' if row.corruption else ''}{bare(theory)}")
+    return lines
+
+
+def _absence(summary: Summary, planned: bool) -> str:
+    if summary.missing:
+        return f"{summary.missing} is not installed"
+    if summary.failure:
+        return f"failed: {summary.failure}"
+    return f"not run, needs {duration(summary.seconds_needed)}" if planned else "in a full run only"
+
+
+def agrees(measured: float, printed: Printed) -> bool:
+    """Whether a measured error is the printed one, within 15 % or its rounding."""
+    return abs(measured - printed.error) <= max(CLOSE * printed.error, printed.rounding)
+
+
+def _tone(measured: float, printed: Printed | None) -> str:
+    if printed is None:
+        return ""
+    if agrees(measured, printed):
+        return "agrees"
+    return "smaller" if measured < printed.error else "larger"
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Means of a table, for claims."""
+
+    def __init__(self, layout: Layout, results: Results, size: Size) -> None:
+        self.layout, self.results, self.size = layout, results, size
+        self.rows = layout.rows_at(size)
+
+    def error(self, row: Row, name: str) -> float | None:
+        """Mean error of a method in a row, None if not run."""
+        return self._summary(row, name).mean
+
+    def seconds(self, row: Row, name: str) -> float | None:
+        """Mean seconds of a fit."""
+        return self._summary(row, name).seconds
+
+    def _summary(self, row: Row, name: str) -> Summary:
+        return self.results.summary(self.layout.cells_at(row, self.layout.column(name), self.size))
+
+    def rows_with(self, *names: str, where: Callable[[Row], bool] = lambda _: True) -> list[Row]:
+        """Rows in which all these methods were run."""
+        return [row for row in self.rows if where(row) and all(self.error(row, name) is not None for name in names)]
+
+    def errors(self, row: Row, names: Sequence[str]) -> list[float]:
+        """Errors of methods that were run."""
+        return [error for name in names if (error := self.error(row, name)) is not None]
+
+
+def count_claim(text: str, held: Sequence[bool], what: str, more: str = "", ours: bool = False) -> Claim:
+    """A claim about rows: in how many it holds."""
+    verdict = Verdict.of(sum(held), len(held))
+    found = f"{sum(held)} of {len(held)} {what}" if held else f"No {what.split(maxsplit=1)[0]} was run for this."
+    return Claim(text, found + (f"; {more}" if more and held else "") + ("." if held else ""), verdict, ours=ours)
+
+
+def agreement_claims(reader: Reader, names: Sequence[str]) -> Iterator[Claim]:
+    """Our own promise: the l_p entries are the paper's, and theory's."""
+    labels = ", ".join(_label(name) for name in names)
+    entries = [
+        (row, name, measured)
+        for row in reader.rows
+        for name in names
+        if (measured := reader.error(row, name)) is not None
+    ]
+    printed = [(row, name, measured) for row, name, measured in entries if name in row.printed]
+    held = [agrees(measured, row.printed[name]) for row, name, measured in printed]
+    others = [entry for entry, agreed in zip(printed, held, strict=True) if not agreed]
+    text = f"The errors of {labels} are the paper's, within 15 %."
+    yield count_claim(text, held, "entries agree", "; ".join(_exception(reader, *entry) for entry in others), ours=True)
+    pairs = [
+        (measured, theory_of(row, reader.layout.column(name))) for row, name, measured in entries if not row.corruption
+    ]
+    ratios = [measured / theory for measured, theory in pairs if theory]
+    if ratios:
+        text = f"The errors of {labels} are those of the closed formula, within 10 %."
+        span = f"measured / theory from {min(ratios):.2f} to {max(ratios):.2f}"
+        yield count_claim(text, [abs(ratio - 1) <= 0.1 for ratio in ratios], "entries agree", span, ours=True)
+
+
+def _label(name: str) -> str:
+    return norm(int(name.removeprefix("l")))
+
+
+def _exception(reader: Reader, row: Row, name: str, measured: float) -> str:
+    """An entry that is not the paper's, beside what theory has to say about it."""
+    level = row.noise_std or row.corruption
+    where = f"{_label(name)} at n = {row.n_features}, θ = {row.density:g}" + (f", σ = {level:g}" if level else "")
+    theory = theory_of(row, reader.layout.column(name)) or 0.0
+    return f"{where}: {bare(measured)} for {row.printed[name].text}, where theory has {bare(theory)}"

@@ -1,0 +1,406 @@
+"""The report: every section from made-up results, verdicts that come out either way, and a page in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+from elldict import cli
+from elldict.command_reproduce import parse_seconds
+from elldict.pages.palette import DARK, LIGHT
+from elldict.reproduction import figure1, figure5, paper, recovery_table, table1, table2, words
+from elldict.reproduction.catalogue import EXPERIMENTS
+from elldict.reproduction.experiment import Size, Verdict
+from elldict.reproduction.figure3 import ROUNDING
+from elldict.reproduction.images import Source, packed
+from elldict.reproduction.methods import METHODS
+from elldict.reproduction.report import Made, render, write_pictures
+from elldict.reproduction.results import Results
+from elldict.reproduction.store import DONE, FAILED, Record, Store
+from elldict.theory import expected_error
+
+QUICK = Size(full=False, trials=1, source=Source.of(None))
+FULL = Size(full=True, trials=2, source=Source.of(None))
+MADE = {"seconds": 1.5, "fit_seconds": 1.2, "machine": "a machine"}
+
+
+def plausible(cell, factor=1.0):
+    """Values as a run might give them: theory times a factor."""
+    setting, options = dict(cell.setting), dict(cell.options)
+    if cell.task == "population":
+        falls = setting["density"] if cell.method == "power" else 0.8
+        n_steps = int(np.log(ROUNDING) / np.log(falls)) + 2
+        return {"errors": [float(falls ** max(t - 2, 0)) for t in range(n_steps)]}
+    if cell.task == "images":
+        error = {"top-k": 0.28, "pca": 0.33}.get(cell.method, 0.1 * options.get("p", 3)) * factor
+        strip = packed(np.linspace(0, 1, 640, dtype=np.float32).reshape(10, 64))
+        pictures = dict.fromkeys(("shown", "first_shown", "originals"), strip)
+        return {"errors": [error] * 10, "error": error, "first_error": 0.5, "n_iter": 3, **pictures}
+    p = options.get("p", {"ksvd": 8, "rtr": 2.5}.get(cell.method, 2.2))
+    known = {name: setting.get(name, 0.0) for name in ("n_features", "n_samples", "density", "noise_std")}
+    error = 0.0 if cell.method == "annealed" else expected_error(p, **known) * factor
+    return {"error": min(error, 0.9), "n_iter": 10, "warnings": []}
+
+
+@cache
+def stored_cells(name, size):
+    return tuple(EXPERIMENTS[name].cells(size))
+
+
+def results_of(name, size, values=plausible, keep=lambda cell: True, tmp=Path("nowhere")):
+    store = Store(tmp / "results.jsonl")
+    for cell in stored_cells(name, size):
+        if keep(cell):
+            store.records[cell.key] = Record(cell.identity, DONE, values(cell), "", MADE)
+    return Results(store)
+
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_section_is_made_of_results(name):
+    section = EXPERIMENTS[name].section(results_of(name, QUICK), QUICK)
+    assert section.claims
+    assert all(claim.verdict is not Verdict.OPEN for claim in section.claims)
+    for table in section.tables:
+        assert table.rows
+        assert all(len(row) == len(table.columns) for row in table.rows)
+    for picture in section.pictures:
+        assert len(picture.caption) > 40
+        for palette, narrow in ((LIGHT, False), (DARK, True)):
+            assert picture.draw(palette, narrow).axes
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_section_can_be_made_of_nothing(name):
+    size = FULL if name in ("table1", "figure6") else QUICK
+    section = EXPERIMENTS[name].section(results_of(name, size, keep=lambda cell: False), size)
+    if name != "figure2":  # needs no results
+        assert {claim.verdict for claim in section.claims} == {Verdict.OPEN}
+    for picture in section.pictures:
+        picture.draw(LIGHT, False)
+
+
+def test_the_full_size_is_the_papers():
+    assert {(row.n_features, row.n_samples) for row in table1.LAYOUT.rows_at(FULL)} == {
+        (100, 40_000),
+        (200, 80_000),
+        (400, 160_000),
+    }
+    ten = Size(full=True, trials=None, source=FULL.source)
+    layout = table2.LAYOUT
+    assert all(len(layout.cells_at(row, column, ten)) == 10 for row in paper.TABLE_2 for column in layout.columns)
+    assert figure5.maps(ten)[0].n == 50
+    assert figure5.maps(ten)[3].point(3.0, 0.1)["r"] == 10_000
+    assert len(paper.TABLE_1) + len(paper.TABLE_2) + len(paper.TABLE_3) == 20
+
+
+def test_equal_settings_of_two_tables_are_one_cell():
+    first, second = set(stored_cells("table1", FULL)), set(stored_cells("table2", FULL))
+    shared = first & second
+    assert {cell.value("n_features") for cell in shared} == {100}
+    assert {cell.method for cell in shared} >= {"lp", "ksvd", "default"}
+
+
+def test_the_papers_methods_are_its_algorithm():
+    for name in ("table1", "table2", "table3", "figure1", "figure5"):
+        for cell in stored_cells(name, FULL):
+            if cell.method == "lp":
+                model = METHODS["lp"].make({}, dict(cell.options), 0)
+                assert (model.solver, model.refine) == ("power", None)
+
+
+def verdicts(name, values, size=QUICK):
+    section = EXPERIMENTS[name].section(results_of(name, size, values), size)
+    return {claim.text: claim.verdict for claim in section.claims}
+
+
+def errors(choose):
+    """Values of cells of which only the error matters."""
+    return lambda cell: {"error": choose(cell), "n_iter": 1, "warnings": []}
+
+
+def upside_down(cell):
+    return 0.5 / cell.value("p") if cell.method == "lp" else 0.01
+
+
+def half_as_fast(cell):
+    return {"errors": [0.5**t for t in range(45)]}
+
+
+EITHER_WAY = [  # experiment, claim, results that bear it out, results that do not
+    (
+        "table1",
+        "A smaller p leads to a smaller error: ℓ₃ is below ℓ₄, and ℓ₄ below ℓ₅.",
+        plausible,
+        errors(upside_down),
+    ),
+    (
+        "table2",
+        "RTR breaks down at the strongest disturbance (σ = 0.6), where ℓ₃ does not.",
+        errors(lambda cell: 0.5 if cell.method == "rtr" else 0.02),
+        errors(upside_down),
+    ),
+    (
+        "table2",
+        "The errors of ℓ₃, ℓ₄ are those of the closed formula, within 10 %.",
+        plausible,
+        lambda cell: plausible(cell, 2.0),
+    ),
+    (
+        "figure3",
+        "The second stage is linear, with factor θ = 1/10, on the sphere and on the orthogonal group.",
+        plausible,
+        half_as_fast,
+    ),
+    (
+        "figure5",
+        "Each map shows a transition from recovery to failure.",
+        plausible,
+        errors(lambda cell: 0.001),
+    ),
+    (
+        "figure6",
+        "Images rebuilt by ℓ₃ are more recognisable than by ℓ₄, and those by ℓ₄ than by PCA.",
+        lambda cell: plausible(cell, 0.8 if cell.method == "lp" else 1),
+        lambda cell: plausible(cell, 2.0 if cell.value("p") == 3 else 0.5 if cell.method == "pca" else 1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "for_it", "against_it"), EITHER_WAY, ids=[row[1][:30] for row in EITHER_WAY])
+def test_a_verdict_can_come_out_either_way(name, text, for_it, against_it):
+    assert verdicts(name, for_it)[text] is Verdict.HOLDS
+    assert verdicts(name, against_it)[text] is Verdict.FAILS
+
+
+def test_agreement_allows_for_the_rounding_of_the_print():
+    printed = paper.Printed(".1", 1.0)
+    assert printed.error == pytest.approx(0.001)
+    assert recovery_table.agrees(0.00148, printed)
+    assert not recovery_table.agrees(0.00152, printed)
+    assert recovery_table.agrees(0.0108, paper.Printed("1.00", 1.0))
+    assert not recovery_table.agrees(0.0118, paper.Printed("1.00", 1.0))
+
+
+def test_an_entry_says_why_there_is_no_number():
+    row, column = paper.TABLE_1[0], table1.LAYOUT.columns[0]
+    cells = table1.LAYOUT.cells_at(row, column, FULL)
+    nothing = recovery_table.make_entry(results_of("figure2", FULL).summary(cells), row, column, True)
+    assert (nothing.text, nothing.tone) == ("–", "absent")
+    assert nothing.lines[0].startswith("paper .056")
+    assert re.match(r"not run, needs [0-9.]+\u202f(s|min)", nothing.lines[-1])
+    results = results_of("figure2", FULL)
+    results.store.records[cells[0].key] = Record(cells[0].identity, FAILED, {}, "MemoryError: no", MADE)
+    failed = recovery_table.make_entry(results.summary(cells), row, column, True)
+    assert failed.lines[-1] == "failed: MemoryError: no"
+
+
+def test_theory_lies_where_half_of_the_trials_succeed():
+    assert figure1.measured_needs([(100, 0.0), (400, 1.0)]) == pytest.approx(200)
+    assert figure1.measured_needs([(100, 0.0), (400, 0.2)]) is None
+    needs = [figure1.theory_needs(p) for p in figure1.EXPONENTS]
+    assert needs == sorted(needs)
+
+
+def test_words():
+    assert [words.bare(x) for x in (0.00056, 0.0021, 0.0145, 0.574, 1e-12, 3e-6)] == [
+        "0.0560",
+        "0.210",
+        "1.45",
+        "57.4",
+        "0",
+        "3e-4",
+    ]
+    assert [words.duration(s) for s in (0.05, 12.34, 600, 7200)] == [
+        "0.05\u202fs",
+        "12.3\u202fs",
+        "10\u202fmin",
+        "2.0\u202fh",
+    ]
+    assert words.norm(3) == "ℓ₃"
+    assert Verdict.of(0, 0) is Verdict.OPEN
+    assert [Verdict.of(k, 4) for k in (0, 1, 2, 4)] == [Verdict.FAILS, Verdict.FAILS, Verdict.PARTLY, Verdict.HOLDS]
+
+
+# --- page -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def html(folder):
+    store = Store(folder / "results.jsonl")
+    for name in EXPERIMENTS:
+        for cell in stored_cells(name, QUICK):
+            store.records[cell.key] = Record(cell.identity, DONE, plausible(cell), "", MADE)
+    made = Made("elldict reproduce all --quick", 10, 8, 1, 1, 3600.0)
+    experiments = list(EXPERIMENTS.values())
+    page = render(experiments, Results(store), QUICK, made)
+    (folder / "report.html").write_text(page, encoding="utf-8")
+    write_pictures([EXPERIMENTS["figure3"]], Results(store), QUICK, folder / "figures")
+    return page
+
+
+def test_the_page_holds_every_part(html, folder):
+    for name, experiment in EXPERIMENTS.items():
+        assert f'<section id="{name}">' in html
+        assert experiment.heading in html
+    for where, _ in paper.MISPRINTS:
+        assert where in html
+    for fact in ("elldict reproduce all --quick", "a machine", "numpy", "1 results, about 60\u202fmin on one core"):
+        assert fact in html
+    assert (folder / "figures" / "figure3.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_loads_nothing_and_names_no_path(html):
+    links = re.findall(r'(?:src|srcset|href)="([^"]*)"', html)
+    assert links
+    assert all(link.startswith(("data:", "#")) for link in links)
+    assert "@import" not in html
+    assert not re.search(r"url\(", html)
+    assert not re.search(r"/(home|root|tmp|usr|work)/", html)
+    pictures = [link for link in links if link.startswith("data:image")]
+    assert len(set(pictures)) == len(pictures), "each differs by theme and width"
+    assert all(base64.b64decode(link.partition(",")[2], validate=True)[8:12] == b"WEBP" for link in pictures)
+
+
+PROBE = """
+<script>
+addEventListener("load", () => {
+  const table = document.querySelector("#table1-table"), column = 3;
+  const shown = () => [...table.tBodies[0].rows].map(row => Number(row.cells[column].dataset.order));
+  const button = table.tHead.rows[0].cells[column].querySelector("button");
+  button.click(); const rising = shown();
+  button.click(); const falling = shown();
+  const images = [...document.images].map(image => image.complete && image.naturalWidth > 100);
+  const probe = document.createElement("pre");
+  probe.id = "probe";
+  probe.textContent = JSON.stringify({ rising, falling, images, wide: document.documentElement.scrollWidth });
+  document.body.append(probe);
+});
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(html, folder):
+    """What a real browser says of the page: its console, its requests, and the answers of a probe."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium on the PATH")
+    page = folder / "probed.html"
+    page.write_text(html.replace("</body>", f"{PROBE}</body>"), encoding="utf-8")
+    log = folder / "net.json"
+    result = subprocess.run(
+        [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--no-first-run",
+            "--host-resolver-rules=MAP * ~NOTFOUND",  # the browser has errands of its own; a test sends nobody out
+            f"--user-data-dir={folder / 'profile'}",
+            f"--log-net-log={log}",
+            "--net-log-capture-mode=Everything",
+            "--enable-logging=stderr",
+            "--window-size=1200,900",
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    answers = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', result.stdout, re.DOTALL).group(1))
+    return answers, result.stderr, log.read_text()
+
+
+def test_a_browser_shows_the_page_without_a_complaint(seen):
+    answers, console, _ = seen
+    assert ":CONSOLE" not in console
+    assert answers["images"]
+    assert all(answers["images"])
+    assert answers["wide"] <= 1200, "the page itself does not scroll sideways"
+
+
+def test_tables_sort_both_ways(seen):
+    answers, _, _ = seen
+    assert answers["rising"] == sorted(answers["rising"])
+    assert answers["falling"] == sorted(answers["rising"], reverse=True)
+    assert len(set(answers["rising"])) > 1
+
+
+def test_the_page_asks_the_network_for_nothing(seen):
+    requests = set(re.findall(r'"url":"(\w+:[^"]*)"', seen[2]))
+    ours = {url for url in requests if not re.match(r"(chrome|data|file|blob|devtools)\S*", url)}
+    assert not {url for url in ours if "google" not in url and "gvt1" not in url}, "beyond the browser's own"
+
+
+# --- command ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_runs_stores_and_reports(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["reproduce", "figure2", "figure3", "--trials", "1", "--out", "here/there"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "4 of 4 results, 4 of them new" in out
+    page = Path("here/there/report.html").read_text(encoding="utf-8")
+    assert "elldict reproduce figure2 figure3 --quick --trials 1" in page
+    assert sorted(path.name for path in Path("here/there").iterdir()) == ["figures", "report.html", "results.jsonl"]
+    assert cli.run(["reproduce", "figure3", "--trials", "1", "--out", "here/there"]) == 0
+    assert "4 of 4 results, 0 of them new" in capsys.readouterr().out
+
+
+def test_the_command_says_what_was_not_run(tmp_path, capsys):
+    assert cli.run(["reproduce", "table2", "--budget", "0", "--out", str(tmp_path)]) == 0
+    out, _ = capsys.readouterr()
+    assert re.search(r"not run +\d+, about", out)
+    assert "not run, needs" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words_"),
+    [
+        (["table9"], "'table9' is not part of the paper. Choose from table1, table2"),
+        (["--budget", "soon"], "--budget 'soon': expected a time such as 90s, 30m or 2h."),
+        (["figure6", "--mnist", "nothing.npz"], "--mnist: nothing.npz: No such file"),
+        (["figure3", "--out", "file"], "--out file is not a folder."),
+        (["figure3", "--out", "broken"], "results.jsonl, line 1 is not a stored result"),
+        (["--jobs", "0"], "'--jobs'"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, words_, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("broken").mkdir()
+    Path("broken/results.jsonl").write_text("nonsense\n")
+    assert cli.run(["reproduce", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert words_ in err
+
+
+def test_times_are_read():
+    assert [parse_seconds(text) for text in ("90", "90s", "30m", "1.5h", "0")] == [90, 90, 1800, 5400, 0]

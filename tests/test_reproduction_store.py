@@ -1,0 +1,111 @@
+"""Stored results: whole or not there, the same in whatever order they were made."""
+
+from __future__ import annotations
+
+import pytest
+
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.reproduction.cell import DATA_REVISION, Cell, frozen
+from elldict.reproduction.methods import METHODS, make_cell
+from elldict.reproduction.store import DONE, FAILED, Record, Store, StoreError
+
+
+def cell(seed=0, **setting):
+    return Cell("recovery", "lp", (), frozen({"n_features": 3, **setting}), seed, "test 1")
+
+
+def record(of, error=0.5, seconds=1.0):
+    return Record(of.identity, DONE, {"error": error}, "", {"seconds": seconds, "fit_seconds": seconds, "machine": "m"})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "results.jsonl"
+
+
+def fill(path, records):
+    store = Store(path)
+    with store.writing():
+        for item in records:
+            store.add(item)
+    return store
+
+
+def test_what_is_stored_comes_back(path):
+    fill(path, [record(cell(0), 0.1), record(cell(1), 1 / 3)])
+    again = Store(path)
+    assert again.get(cell(1)) == record(cell(1), 1 / 3)
+    assert again.get(cell(2)) is None
+    assert len(again.records) == 2
+
+
+def test_the_order_of_work_leaves_no_trace(path, tmp_path):
+    records = [record(cell(seed), seed / 7) for seed in range(5)]
+    fill(path, records)
+    fill(tmp_path / "other", records[3:])
+    fill(tmp_path / "other", records[2::-1])
+    assert path.read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_a_result_is_on_disk_when_add_returns(path):
+    store = Store(path)
+    with store.writing():
+        store.add(record(cell()))
+        assert Record.parse(path.read_bytes()) == record(cell())
+
+
+@pytest.mark.parametrize("n_cut", [1, 2, 30, 100])
+def test_the_torn_line_of_a_killed_run_is_dropped(path, n_cut):
+    fill(path, [record(cell(0)), record(cell(1))])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-n_cut])
+    torn = Store(path)
+    assert len(torn.records) == (2 if n_cut == 1 else 1)  # all but the line break: nothing is lost
+    fill(path, [record(cell(1))])
+    assert path.read_bytes() == whole
+
+
+def test_a_line_that_is_no_result_is_named(path):
+    path.write_text(record(cell()).line.decode() + "{}\n" + record(cell(1)).line.decode())
+    with pytest.raises(StoreError, match=r"line 2 is not a stored result: KeyError\('cell'\). Remove the line"):
+        Store(path)
+
+
+def test_a_later_try_replaces_a_failure(path):
+    failed = Record(cell().identity, FAILED, {}, "why", {"seconds": 1.0, "machine": "m"})
+    path.write_bytes(failed.line + record(cell()).line)
+    assert Store(path).get(cell()).status == DONE
+
+
+def test_two_runs_do_not_write_to_one_file(path):
+    pytest.importorskip("fcntl")
+    with Store(path).writing(), pytest.raises(StoreError, match="another run is writing"), Store(path).writing():
+        pass
+
+
+def test_keys_tell_apart_whatever_determines_a_result():
+    settings = [{}, {"density": 0.1}, {"density": 0.2}]
+    cells = [cell(seed, **setting) for seed in (0, 1) for setting in settings]
+    cells += [make_cell("recovery", "lp", {}, 0, {"p": p}) for p in (3, 4)] + [make_cell("recovery", "default", {}, 0)]
+    assert len({item.key for item in cells}) == len(cells)
+    assert cell(density=0.1, noise_std=0.2).key == cell(noise_std=0.2, density=0.1).key
+
+
+def test_numbers_that_json_does_not_know_are_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        _ = record(cell(), float("nan")).line
+
+
+def test_software_names_package_version_and_revisions():
+    assert METHODS["lp"].software.startswith("elldict ")
+    assert METHODS["fastica"].software.startswith("scikit-learn ")
+    assert METHODS["lp"].software.endswith(f"data {DATA_REVISION}")
+
+
+def test_the_same_seed_still_draws_the_same_samples():
+    """If this fails on purpose, raise DATA_REVISION: stored results belong to other samples then."""
+    X, _, _ = make_bernoulli_gaussian(
+        50, 4, density=0.3, noise_std=0.1, corruption=1.0, dtype="float32", random_state=0
+    )
+    assert DATA_REVISION == 1
+    assert X[0].tolist() == pytest.approx([0.663, -0.5165, 0.0091, 0.1685], abs=6e-5)
