@@ -17,6 +17,8 @@ Vector = NDArray[np.float64]
 
 BINS = 240
 FEW_ROUNDS = 5
+CLOSE = 3e-4
+"""Relative change of a parameter in a round of expectation maximisation that is not worth another."""
 
 SPAN = 80.0
 """Codes are counted in bins of log z^2, this many of them over this many natural units below the largest code."""
@@ -157,6 +159,7 @@ def _descended(counts: Counts, guess: _Guess, least_noise: float, rounds: int, *
         idle_square = np.sum((counts.count - active) * counts.z2, axis=1)
         kept = guess.power / (guess.power + guess.noise)  # x given z and activity: mean kept z, variance kept noise
         blur = kept * guess.noise * share
+        before = guess
         guess = _Guess(
             density=np.clip(share / number, 1e-4, 1 - 1e-4),
             power=np.maximum((kept**2 * active_square + blur) / np.maximum(share, 1e-300), least_noise),
@@ -164,7 +167,15 @@ def _descended(counts: Counts, guess: _Guess, least_noise: float, rounds: int, *
             if noise_known
             else np.maximum((idle_square + (1 - kept) ** 2 * active_square + blur) / number, least_noise),
         )
+        if _close(before, guess):
+            break
     return guess
+
+
+def _close(a: _Guess, b: _Guess) -> bool:
+    """Whether a round has changed next to nothing."""
+    moved = np.abs(b.noise - a.noise) > CLOSE * a.noise
+    return not np.any(moved | (np.abs(b.density - a.density) > CLOSE * a.density))
 
 
 def _climbed(counts: Counts, guess: _Guess, least_noise: float) -> CodeModel:

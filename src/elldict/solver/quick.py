@@ -143,7 +143,7 @@ class QuickRoad:
         few = Refiner(
             run, Witnesses.drawn(run.samples, self.task.frame, self.task.rng), self.task.stages[-1], self.task.rng
         )
-        found, model = few.climbed(few.repaired(pilot))
+        found, model = few.climbed(pilot)  # which takes mixed pairs apart as well
         if found.stopped:
             return stopped_at(pilot, few.witnesses, found.status)
         if not found.converged or few.witnesses.mixed_pairs(found.A, model):
@@ -166,7 +166,8 @@ class QuickRoad:
     def _last_stage(self, contrast: BernoulliGaussian, pilot: Solution, witnesses: Witnesses) -> Stage:
         def refit(both: Contrast, A: Array, moved: float) -> Contrast:
             assert isinstance(both, Both)
-            return replace(both, first=witnesses.refit(both.first, A, moved))
+            first = witnesses.refit(both.first, A, moved)
+            return both if first is both.first else replace(both, first=first)
 
         return Stage(
             Both(contrast, pilot.contrast),

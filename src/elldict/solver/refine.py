@@ -6,7 +6,7 @@ This is not a loop: it sets up a stage for the one there is, and judges where th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,7 @@ class Witnesses:
 
     rows: NDArray[np.float64]  # (b, k)
     least_noise: float
+    known: dict[int, tuple[Array, CodeModel]] = field(default_factory=dict)  # the last law fitted, by its A
 
     @property
     def few(self) -> NDArray[np.float64]:
@@ -86,8 +87,12 @@ class Witnesses:
         return cls(frame.inside(samples.rows(index)), LEAST_NOISE[samples.dtype])
 
     def fitted(self, A: Array) -> CodeModel:
-        """Law of the codes at A."""
-        return fit_code_model(Counts.of(self.rows @ to_numpy(A).T), least_noise=self.least_noise)
+        """Law of the codes at A; asked again for the same A, the same."""
+        if id(A) not in self.known:
+            model = fit_code_model(Counts.of(self.rows @ to_numpy(A).T), least_noise=self.least_noise)
+            self.known.clear()
+            self.known[id(A)] = (A, model)  # A is held, so that its id stays its own
+        return self.known[id(A)][1]
 
     def mixed_pairs(self, A: Array, model: CodeModel) -> list[Pair]:
         """Pairs of atoms whose codes are active together more often than chance has it."""
@@ -96,8 +101,11 @@ class Witnesses:
 
     def unmixed(self, A: Array, model: CodeModel) -> tuple[Array, int]:
         """A with mixed pairs taken apart, and how many there were."""
+        pairs = self.mixed_pairs(A, model)
+        if not pairs:
+            return A, 0
         host = to_numpy(A)
-        moved, n_moved = unmixed(host, self.few @ host.T, self.mixed_pairs(A, model))
+        moved, n_moved = unmixed(host, self.few @ host.T, pairs)
         return Space.of(A).asarray(moved, "float64"), n_moved
 
     def refit(self, contrast: Contrast, A: Array, moved: float) -> Contrast:
