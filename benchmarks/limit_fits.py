@@ -104,7 +104,7 @@ class Result:
     @property
     def reported(self) -> bool:
         """Whether the fit says that something is wrong."""
-        return bool(self.warned) or "share their supports" in self.status
+        return bool(self.warned)
 
 
 METHODS: dict[str, dict[str, Any] | None] = {

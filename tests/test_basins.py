@@ -2,14 +2,16 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from elldict import LpDictionaryLearning
+from elldict import LpDictionaryLearning, judging
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import recovery_error
-from elldict.solver.basins import suspicious_pairs, unmixed
+from elldict.solver.basins import Pair, suspicious_pairs, unmixed
 
 
 def mixture(angle, n=8, r=2000, seed=0):
@@ -59,3 +61,9 @@ def test_few_samples_end_exact_or_are_reported(seed):
     exact = abs(recovery_error(model.components_, dictionary)) < 1e-6
     claims = "exactly sparse" in model.status_
     assert exact or not claims
+
+
+def test_mixed_atoms_that_remain_are_named_in_the_order_of_the_answer():
+    answer = SimpleNamespace(mixed=(Pair(2, 0, 9.0),))
+    with pytest.warns(NotIdentifiableWarning, match="1 pairs of atoms.*: 1 with 2. Give more"):
+        judging._warn_of_mixed_atoms(answer, np.array([1, 2, 0]), stacklevel=1)

@@ -41,6 +41,10 @@ def canonical_dictionary(answer: Answer, frame: Frame, survey: Survey, n_compone
     return Dictionary(signs * components, signs * unmixing, order)
 
 
+MIXED_ERROR = 0.5
+"""Error of an atom that is the sum of two."""
+
+
 @dataclass(frozen=True)
 class Laws:
     """Law of the codes of each atom, in the units of the codes, and how far each atom is likely to be off."""
@@ -65,7 +69,10 @@ def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey
     unsought = survey.rank - len(order)
     rest = max(0.0, survey.rank - float(np.sum(answer.moments.z2))) / max(unsought, 1)
     errors = atom_errors(answer.moments, r, unsought, rest)
-    errors = with_small_sample_correction(errors, survey.rank, r)[order]
+    errors = with_small_sample_correction(errors, survey.rank, r)
+    for pair in answer.mixed:  # moments do not show it: half of each is the other, or it is not known how much
+        errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], MIXED_ERROR)
+    errors = errors[order]
     return Laws(
         density=np.append(model.density[order], np.zeros(n_filled)),
         scale=np.append(np.sqrt(model.power[order]) / unit, np.zeros(n_filled)),

@@ -66,6 +66,7 @@ def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, s
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
+    _warn_of_mixed_atoms(answer, order, stacklevel)
     doubtful = np.flatnonzero(doubtful_rows(answer.sums, survey.rank)[order])
     if len(doubtful) and survey.n_samples > survey.n_features:  # too few samples were warned of before
         warnings.warn(
@@ -75,6 +76,20 @@ def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, s
             NotIdentifiableWarning,
             stacklevel=stacklevel,
         )
+
+
+def _warn_of_mixed_atoms(answer: Answer, order: NDArray[np.intp], stacklevel: int) -> None:
+    if not answer.mixed:
+        return
+    rank = np.argsort(order)
+    pairs = sorted(tuple(sorted((int(rank[pair.first]), int(rank[pair.second])))) for pair in answer.mixed)
+    listed = ", ".join(f"{first} with {second}" for first, second in pairs[:10])
+    warnings.warn(
+        f"{len(pairs)} pairs of atoms seem to be mixed with each other, because their codes are active together: "
+        f"{listed}. Give more samples, try n_init=5 or another random_state, or smaller exponents, p=(3, 2.5, 2.2).",
+        NotIdentifiableWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def doubtful_rows(sums: Sums, n_directions: int) -> NDArray[np.bool_]:

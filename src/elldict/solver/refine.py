@@ -279,6 +279,7 @@ class Answer:
     status: str
     n_iter: int
     corruption: CorruptedModel | None = None
+    mixed: tuple[Pair, ...] = ()  # atoms that still seem to be mixed with each other
 
 
 def answer_of(pilot: Solution, witnesses: Witnesses) -> Answer:
@@ -317,18 +318,19 @@ class Refiner:
         if wanted == "sparse-corruption":
             return self._corrupted(self._cleaned(pilot), "refined: as asked")
         refined, model = self.climbed(pilot)
-        n_mixed = len(self.witnesses.mixed_pairs(refined.A, model))
-        verdict = AS_ASKED if wanted != "auto" else judge(pilot, refined, model, n_mixed)
+        mixed = tuple(self.witnesses.mixed_pairs(refined.A, model))
+        verdict = AS_ASKED if wanted != "auto" else judge(pilot, refined, model, len(mixed))
         before = self.witnesses.fitted(pilot.A)
         if wanted == "auto" and not verdict.exact and not refined.stopped and self.suspicious(pilot.A, before):
             other = self._cleaned(pilot)
             evidence = judge_cleaned(pilot, other, before.noise)
             if evidence.accepted and (evidence.error < verdict.error or not verdict.accepted):
                 return self._corrupted(other, evidence.reason)
-        reason = verdict.reason + (f", {n_mixed} pairs of atoms share their supports" if n_mixed else "")
         if not verdict.accepted:
-            return replace(self._kept(pilot, reason), stopped=refined.stopped)
-        return self.refined(refined, beside(refined.sums), model, "bernoulli-gaussian", reason)
+            left = tuple(self.witnesses.mixed_pairs(pilot.A, before))
+            return replace(self._kept(pilot, verdict.reason), stopped=refined.stopped, mixed=left)
+        answer = self.refined(refined, beside(refined.sums), model, "bernoulli-gaussian", verdict.reason)
+        return replace(answer, mixed=mixed)
 
     def _obstacle(self, pilot: Solution, wanted: str) -> str | None:
         """What stands in the way of a refinement."""
