@@ -44,6 +44,9 @@ def canonical_dictionary(answer: Answer, frame: Frame, survey: Survey, n_compone
 MIXED_ERROR = 0.5
 """Error of an atom that is the sum of two."""
 
+NEARLY_APART_ERROR = 5e-5
+"""Error of an atom that is mixed with another by less than can be seen."""
+
 
 @dataclass(frozen=True)
 class Laws:
@@ -71,7 +74,8 @@ def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey
     errors = atom_errors(answer.moments, r, unsought, rest)
     errors = with_small_sample_correction(errors, survey.rank, r)
     for pair in answer.mixed:  # moments do not show it: half of each is the other, or it is not known how much
-        errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], MIXED_ERROR)
+        least = NEARLY_APART_ERROR if pair.nearly_apart else MIXED_ERROR
+        errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], least)
     errors = errors[order]
     return Laws(
         density=np.append(model.density[order], np.zeros(n_filled)),

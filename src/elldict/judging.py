@@ -79,10 +79,11 @@ def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, s
 
 
 def _warn_of_mixed_atoms(answer: Answer, order: NDArray[np.intp], stacklevel: int) -> None:
-    if not answer.mixed:
+    mixed = [pair for pair in answer.mixed if not pair.nearly_apart]
+    if not mixed:
         return
     rank = np.argsort(order)
-    pairs = sorted(tuple(sorted((int(rank[pair.first]), int(rank[pair.second])))) for pair in answer.mixed)
+    pairs = sorted(tuple(sorted((int(rank[pair.first]), int(rank[pair.second])))) for pair in mixed)
     listed = ", ".join(f"{first} with {second}" for first, second in pairs[:10])
     warnings.warn(
         f"{len(pairs)} pairs of atoms seem to be mixed with each other, because their codes are active together: "

@@ -7,7 +7,7 @@ either of the true ones is: their supports are correlated, and far beyond chance
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,17 @@ from numpy.typing import NDArray
 SUSPICIOUS = 6.0
 """Correlation of supports, in standard errors, from which a pair is looked at."""
 
+LEAST_ANGLE = 0.005
+"""Turns of a pair that are not worth taking."""
+
+PLAIN = 0.4
+"""Correlation of supports that only a mixture explains; small ones may come from noise that is not quite white."""
+
 WIDESPREAD = 0.25
 """Share of all atoms in suspicious pairs from which it is the data whose codes depend on each other, not a mixture."""
 
-ANGLES = np.linspace(-math.pi / 4, math.pi / 4, 91)[1:]
-"""Turning a pair by a right angle only renames it, so this is all there is."""
+ANGLES = np.concatenate([np.linspace(-math.pi / 4, math.pi / 4, 91)[1:], np.linspace(-0.1, 0.1, 101)])
+"""Turning a pair by a right angle only renames it, so this is all there is; finer where a pair is nearly apart."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,13 @@ class Pair:
     first: int
     second: int
     score: float  # correlation of the supports, in standard errors
+    correlation: float = 1.0
+    angle: float = math.inf  # by which it would have to be turned
+
+    @property
+    def nearly_apart(self) -> bool:
+        """Whether the atoms are mixed by less than can be seen."""
+        return abs(self.angle) <= LEAST_ANGLE
 
 
 def suspicious_pairs(activity: NDArray[np.float64]) -> list[Pair]:
@@ -46,7 +59,8 @@ def suspicious_pairs(activity: NDArray[np.float64]) -> list[Pair]:
         if scores[i, j] < SUSPICIOUS:
             break
         if not taken & {i, j}:
-            pairs.append(Pair(i, j, float(scores[i, j])))
+            score = float(scores[i, j])
+            pairs.append(Pair(i, j, score, score / math.sqrt(len(activity))))
             taken |= {i, j}
     return pairs if 2 * len(pairs) <= max(2, WIDESPREAD * activity.shape[1]) else []
 
@@ -61,11 +75,17 @@ def unmixed(A: NDArray[np.float64], Z: NDArray[np.float64], pairs: list[Pair]) -
     for pair in pairs:
         both = [pair.first, pair.second]
         angle = _sparsest_angle(Z[:, both])
-        if abs(angle) > 0.1:
+        if abs(angle) > LEAST_ANGLE:
             c, s = math.cos(angle), math.sin(angle)
             A[both] = np.array([[c, -s], [s, c]]) @ A[both]
             n_moved += 1
     return A, n_moved
+
+
+def plainly_mixed(pairs: list[Pair], Z: NDArray[np.float64]) -> tuple[Pair, ...]:
+    """Pairs that only a mixture explains, with the angle by which their codes Z (b, m) would have to be turned."""
+    plain = (pair for pair in pairs if pair.correlation > PLAIN)
+    return tuple(replace(pair, angle=_sparsest_angle(Z[:, [pair.first, pair.second]])) for pair in plain)
 
 
 def _sparsest_angle(Z: NDArray[np.float64]) -> float:
@@ -74,4 +94,4 @@ def _sparsest_angle(Z: NDArray[np.float64]) -> float:
     x, y = Z[:, 0], Z[:, 1]
     sums = np.sum(np.abs(c * x - s * y), axis=1) + np.sum(np.abs(s * x + c * y), axis=1)
     best = int(np.argmin(sums))
-    return float(ANGLES[best]) if sums[best] < 0.98 * np.sum(np.abs(Z)) else 0.0
+    return float(ANGLES[best]) if sums[best] < 0.999 * np.sum(np.abs(Z)) else 0.0

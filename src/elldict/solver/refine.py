@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
-from elldict.solver.basins import Pair, suspicious_pairs, unmixed
+from elldict.solver.basins import Pair, plainly_mixed, suspicious_pairs, unmixed
 from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
 from elldict.solver.contrasts import BernoulliGaussian, Contrast, Lp, Needs, SparseCorruption
 from elldict.solver.corrupted import Suspects, corrupted_solution, looks_corrupted
@@ -318,7 +318,7 @@ class Refiner:
         if wanted == "sparse-corruption":
             return self._corrupted(self._cleaned(pilot), "refined: as asked")
         refined, model = self.climbed(pilot)
-        mixed = tuple(self.witnesses.mixed_pairs(refined.A, model))
+        mixed = self.witnesses.mixed_pairs(refined.A, model)
         verdict = AS_ASKED if wanted != "auto" else judge(pilot, refined, model, len(mixed))
         before = self.witnesses.fitted(pilot.A)
         if wanted == "auto" and not verdict.exact and not refined.stopped and self.suspicious(pilot.A, before):
@@ -327,10 +327,9 @@ class Refiner:
             if evidence.accepted and (evidence.error < verdict.error or not verdict.accepted):
                 return self._corrupted(other, evidence.reason)
         if not verdict.accepted:
-            left = tuple(self.witnesses.mixed_pairs(pilot.A, before))
-            return replace(self._kept(pilot, verdict.reason), stopped=refined.stopped, mixed=left)
+            return replace(self._kept(pilot, verdict.reason), stopped=refined.stopped)
         answer = self.refined(refined, beside(refined.sums), model, "bernoulli-gaussian", verdict.reason)
-        return replace(answer, mixed=mixed)
+        return replace(answer, mixed=plainly_mixed(mixed, self.witnesses.few @ to_numpy(refined.A).T))
 
     def _obstacle(self, pilot: Solution, wanted: str) -> str | None:
         """What stands in the way of a refinement."""
