@@ -23,15 +23,18 @@ def fit(X, seed=0, callback=None, **options):
 @pytest.mark.parametrize("density", [0.1, 0.3, 0.5])
 @pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-12), ("float32", 2e-6)])
 def test_without_noise_recovery_is_exact(density, dtype, bound):
-    X, dictionary, _ = make_bernoulli_gaussian(10_000, 32, density=density, dtype=dtype, random_state=0)
+    X, dictionary, codes = make_bernoulli_gaussian(10_000, 32, density=density, dtype=dtype, random_state=0)
     model = fit(X)
     assert abs(recovery_error(model.components_, dictionary)) <= bound
-    assert model.expected_error_ <= 1e-10
+    # its numerator is a difference of sums that agree to rounding: 31 / 10 000 times 1e-7 in float32
+    assert model.expected_error_ <= (1e-10 if dtype == "float64" else 1e-9)
     assert model.refined_ == "bernoulli-gaussian"
     assert "exactly sparse" in model.status_
     assert model.noise_std_ < 1e-5
     np.testing.assert_allclose(model.density_, density, atol=0.03)
-    np.testing.assert_allclose(model.scale_, 1, atol=0.12)
+    codes = codes[:, np.argmax(np.abs(model.components_ @ dictionary.T), axis=1)]
+    scale = np.sqrt(np.mean(codes**2, axis=0) / np.mean(codes != 0, axis=0))  # fitted to 8192 of the 10 000
+    np.testing.assert_allclose(model.scale_, scale, rtol=0.03)
 
 
 @pytest.mark.parametrize(("density", "noise_std"), [(0.3, 0.2), (0.3, 0.4), (0.3, 0.6), (0.1, 0.2), (0.1, 0.4)])
@@ -176,7 +179,7 @@ def test_a_whitened_mixture_is_refined_too():
 def test_few_samples_without_noise_are_enough(n_samples, p):
     """Five samples a feature: the l_3 answer is half wrong, the refined one exact in nearly all fits.
 
-    Where it is not, something says so. Seen: 1 of 30 at 150 samples and p=3, otherwise none.
+    Seen: 60 of 60 at 150 samples and p=3, 200 of 200 at 180 and falling exponents.
     """
     for seed in range(5):
         X, dictionary, _ = make_bernoulli_gaussian(n_samples, 30, density=0.3, random_state=seed)

@@ -70,11 +70,12 @@ def test_the_score_prefers_small_p_and_all_atoms():
 
 
 def test_atoms_beyond_the_rank_do_not_spoil_the_score(easy):
-    X = np.column_stack([easy[0], np.zeros(4000)])
+    noisy = easy[0] + 0.1 * np.random.default_rng(0).standard_normal(easy[0].shape)  # exact codes have no density
+    X = np.column_stack([noisy, np.zeros(4000)])
     with pytest.warns(UserWarning, match="12 of 13"):
         model = fit(X)
     assert np.isfinite(model.score(X))
-    assert model.score(X) == pytest.approx(fit(easy[0]).score(easy[0]), rel=5e-2)
+    assert model.score(X) == pytest.approx(fit(noisy).score(noisy), rel=1e-3)
 
 
 def test_scores_survive_saving(easy, tmp_path):

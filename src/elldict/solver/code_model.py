@@ -78,21 +78,22 @@ class Counts:
     def pooled(self) -> Counts:
         """All atoms as one, each scaled to unit mean square."""
         scaled = (self.z2 / self.mean_square[:, None]).ravel()
-        return Counts._binned(scaled[None, :], self.count.reshape(1, -1))
+        # finer bins: these squares are means of bins already, and would be rounded twice
+        return Counts._binned(scaled[None, :], self.count.reshape(1, -1), bins=8 * BINS)
 
     @classmethod
-    def _binned(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Counts:
+    def _binned(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None = None, bins: int = BINS) -> Counts:
         """Count squares z2 (m, b) in bins; empty bins of all atoms are left out."""
         m = len(z2)
         logs = np.log(np.maximum(z2, 1e-300))
         top = float(np.max(logs))
-        where = np.clip(((logs - top + SPAN) * (BINS / SPAN)).astype(np.intp), 0, BINS - 1)
-        flat = (where + BINS * np.arange(m)[:, None]).ravel()
-        size = BINS * m
+        where = np.clip(((logs - top + SPAN) * (bins / SPAN)).astype(np.intp), 0, bins - 1)
+        flat = (where + bins * np.arange(m)[:, None]).ravel()
+        size = bins * m
         number = None if weights is None else weights.ravel()
         squares = z2.ravel() if number is None else number * z2.ravel()
-        count = np.bincount(flat, weights=number, minlength=size).reshape(m, BINS).astype(np.float64)
-        total = np.bincount(flat, weights=squares, minlength=size).reshape(m, BINS)
+        count = np.bincount(flat, weights=number, minlength=size).reshape(m, bins).astype(np.float64)
+        total = np.bincount(flat, weights=squares, minlength=size).reshape(m, bins)
         used = np.any(count > 0, axis=0)
         return cls(count[:, used], total[:, used] / np.maximum(count[:, used], 1e-300))
 

@@ -66,7 +66,8 @@ class Suspects:
 
     def contrast(self, A: Array) -> SparseCorruption:
         """Contrast for A, its law learned from nothing."""
-        return self._scheduled(A, CorruptedModel.guess(int(A.shape[0]), self.least_noise), FIRST_ROUNDS)
+        guess = CorruptedModel.guess(int(A.shape[0]), self.least_noise)
+        return self._scheduled(A, learned(self.rows, to_numpy(A), guess, FIRST_ROUNDS))
 
     def refit(self, contrast: Contrast, A: Array, moved: float) -> Contrast:
         """Contrast for A, its law learned from the last one; noise is not let down faster than atoms come to rest."""
@@ -76,10 +77,9 @@ class Suspects:
         if law.noise < before:  # it falls by the same factor again and again, so it may as well fall twice at once
             least = max(self.least_noise, min(before, (STEADY * moved) ** 2))
             law = replace(law, noise=max(law.noise * law.noise / before, least))
-        return self._scheduled(A, law, 0)
+        return self._scheduled(A, law)
 
-    def _scheduled(self, A: Array, law: CorruptedModel, n_rounds: int) -> SparseCorruption:
-        law = learned(self.rows, to_numpy(A), law, n_rounds) if n_rounds else law
+    def _scheduled(self, A: Array, law: CorruptedModel) -> SparseCorruption:
         exchange = scheduled(self.rows, to_numpy(A), law)
         return SparseCorruption(law.codes(exchange.blur), law, exchange.rounds)
 

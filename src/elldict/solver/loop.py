@@ -27,6 +27,9 @@ ROUNDING = {"float32": 1e-5, "float64": 1e-11}
 
 USUAL_TOL = 1e-6
 
+EXACT_ANGLE = 1e-4
+"""An error bar this small is on its way to zero: recovery is exact, and worth the last steps."""
+
 
 @dataclass
 class Journal:
@@ -170,7 +173,8 @@ def last_step(stage: Stage, sums: Sums, *, settled: bool) -> float:
     """
     if not settled or not stage.resolution or stage.tol < USUAL_TOL:
         return stage.tol
-    return max(stage.tol, stage.resolution * angle_in_doubt(sums))
+    angle = angle_in_doubt(sums)
+    return stage.tol if angle < EXACT_ANGLE else max(stage.tol, stage.resolution * angle)
 
 
 def safest(stage: Stage, here: Point, moved: Array) -> Array:

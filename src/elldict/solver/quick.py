@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.samples.growth import growing
-from elldict.solver.contrasts import BernoulliGaussian, Both, Contrast, Lp, Needs
+from elldict.solver.contrasts import Both, Contrast, Lp, Needs
 from elldict.solver.loop import Journal, Run, run_stage, solve, solve_from
 from elldict.solver.refine import (
     AS_ASKED,
@@ -149,8 +149,8 @@ class QuickRoad:
         if not found.converged or few.witnesses.mixed_pairs(found.A, model):
             return None
         everything = replace(run, samples=self.task.samples, share=1.0, first_stage=run.first_stage + 2)
-        assert isinstance(found.contrast, BernoulliGaussian)
-        halt = run_stage(everything, 0, self._last_stage(found.contrast, pilot, few.witnesses), found.A)
+        contrast = few.witnesses.refit_freely(found.contrast, found.A, 0.0)  # atoms have come to rest
+        halt = run_stage(everything, 0, self._last_stage(contrast, pilot, few.witnesses), found.A)
         answer = replace(found, A=halt.A, sums=halt.sums, status=halt.status, stopped=halt.stopped)
         if halt.stopped:
             return stopped_at(pilot, few.witnesses, halt.status)
@@ -163,7 +163,7 @@ class QuickRoad:
             return None
         return few.refined(answer, beside(halt.sums), model, "bernoulli-gaussian", verdict.reason)
 
-    def _last_stage(self, contrast: BernoulliGaussian, pilot: Solution, witnesses: Witnesses) -> Stage:
+    def _last_stage(self, contrast: Contrast, pilot: Solution, witnesses: Witnesses) -> Stage:
         def refit(both: Contrast, A: Array, moved: float) -> Contrast:
             assert isinstance(both, Both)
             first = witnesses.refit(both.first, A, moved)
