@@ -105,14 +105,14 @@ def _die_with_parent() -> None:
 
 def attempt(cell: Cell, files: Mapping[str, str]) -> Record:
     """Run a cell; whatever it raises is its result."""
-    began = time.monotonic()
+    began = time.process_time()
     try:
         from elldict.reproduction.tasks import run_cell  # noqa: PLC0415  a package that is broken is a failed cell
 
         values, fit_seconds = run_cell(cell, files)
     except Exception as error:
-        return _failure(cell, f"{type(error).__name__}: {error}", time.monotonic() - began)
-    made = _made(time.monotonic() - began) | {"fit_seconds": round(fit_seconds, 4)}
+        return _failure(cell, f"{type(error).__name__}: {error}", time.process_time() - began)
+    made = _made(time.process_time() - began) | {"fit_seconds": round(fit_seconds, 4)}
     return Record(cell.identity, DONE, values, "", made)
 
 
