@@ -19,7 +19,8 @@ from elldict.kernels.threads import one_blas_thread
 from elldict.samples.frame import Frame
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp, Needs
+from elldict.solver.contrasts import Lp
+from elldict.solver.terms import Needs
 from elldict.solver.polar import random_orthonormal
 from elldict.solver.steps import power_step
 from elldict.solver.sums import measure

@@ -6,7 +6,8 @@ from elldict.metrics import match_atoms
 from elldict.samples.frame import Frame
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp, Needs
+from elldict.solver.contrasts import Lp
+from elldict.solver.terms import Needs
 from elldict.solver.loop import Journal, solve
 from elldict.solver.polar import polar
 from elldict.solver.stage import Stage

@@ -16,7 +16,7 @@ ROOT = Path(elldict.__file__).parent
 FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
     {"space", "exceptions", "atomic"},
     {"kernels", "theory", "samples", "model_file"},
-    {"solver.polar", "solver.basins", "solver.code_model", "solver.messages", "solver.contrasts"},
+    {"solver.polar", "solver.basins", "solver.code_model", "solver.messages", "solver.terms", "solver.contrasts"},
     {"solver.sums"},
     {"solver.steps", "solver.result"},
     {"solver.stage"},

@@ -8,7 +8,8 @@ from helpers import prepared
 from elldict import LpDictionaryLearning
 from elldict.kernels import generic
 from elldict.metrics import recovery_error
-from elldict.solver.contrasts import Lp, Needs
+from elldict.solver.contrasts import Lp
+from elldict.solver.terms import Needs
 from elldict.solver.polar import polar
 from elldict.solver.sums import measure
 from elldict.space import Space, is_foreign, to_numpy

@@ -8,7 +8,8 @@ from scipy.optimize import check_grad
 from elldict.kernels.generic import FreshWork
 from elldict.solver import code_model
 from elldict.solver.code_model import CodeModel, Counts, fit_code_model
-from elldict.solver.contrasts import BernoulliGaussian, Needs
+from elldict.solver.contrasts import BernoulliGaussian
+from elldict.solver.terms import Needs
 
 MODEL = CodeModel(np.array([0.1, 0.3, 0.7]), np.array([1.0, 4.0, 0.5]), 0.04)
 
@@ -84,12 +85,18 @@ def test_likelihood_contrast_is_the_derivative_of_the_log_density(noise):
     z = np.sqrt(noise) * np.linspace(-9, 9, 60)[:, None] * np.ones(3)
     h = 1e-6 * np.sqrt(noise)
     at = {shift: BernoulliGaussian(model).terms(z + shift, Needs.MOMENTS, FreshWork(), np) for shift in (-h, 0.0, h)}
-    score = (at[h].value - at[-h].value) / (2 * h)
-    np.testing.assert_allclose((score * noise + z) / np.sqrt(noise), at[0.0].g / np.sqrt(noise), atol=1e-5)
-    np.testing.assert_allclose((at[h].g - at[-h].g) / (2 * h), at[0.0].slope, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(at[0.0].value, model.log_density((z**2).T).T, rtol=1e-9)
+    value, g = ({shift: pick(terms) for shift, terms in at.items()} for pick in (lambda t: t.value.expanded(), whole_g))
+    score = (value[h] - value[-h]) / (2 * h)
+    np.testing.assert_allclose((score * noise + z) / np.sqrt(noise), g[0.0] / np.sqrt(noise), atol=1e-5)
+    np.testing.assert_allclose((g[h] - g[-h]) / (2 * h), at[0.0].slope.expanded(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(value[0.0], model.log_density((z**2).T).T, rtol=1e-9)
+
+
+def whole_g(terms):
+    """The derivative with its factor."""
+    return terms.gain * terms.g
 
 
 def test_large_codes_do_not_overflow():
     terms = BernoulliGaussian(MODEL).terms(np.array([[1e150, -1e150, 0.0]]), Needs.MOMENTS, FreshWork(), np)
-    assert all(np.all(np.isfinite(array)) for array in (terms.g, terms.slope))
+    assert all(np.all(np.isfinite(array)) for array in (terms.g, terms.slope.expanded()))

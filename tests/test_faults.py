@@ -25,7 +25,8 @@ from elldict.metrics import recovery_error
 from elldict.samples.base import tile_bounds
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp, Needs
+from elldict.solver.contrasts import Lp
+from elldict.solver.terms import Needs
 from elldict.solver.sums import measure
 
 

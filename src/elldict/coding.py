@@ -14,7 +14,8 @@ from sklearn.linear_model import orthogonal_mp_gram
 from elldict.kernels.generic import FreshWork
 from elldict.samples.base import Samples
 from elldict.solver.code_model import CodeModel
-from elldict.solver.contrasts import BernoulliGaussian, Needs
+from elldict.solver.contrasts import BernoulliGaussian
+from elldict.solver.terms import Needs, Weighted
 from elldict.space import Array, Space, real_dtype, to_numpy
 
 Rule = Callable[[Array, Any], Array]
@@ -88,7 +89,9 @@ class Likelihood:
 
     def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
         codes, rest = Z[:, : self.n_atoms], Z[:, self.n_atoms :]
-        logs = xp.sum(self.contrast.terms(codes, Needs.GRADIENT, FreshWork(), xp).value, axis=1, keepdims=True)
+        value = self.contrast.terms(codes, Needs.GRADIENT, FreshWork(), xp).value
+        assert isinstance(value, Weighted)
+        logs = xp.sum(value.expanded(), axis=1, keepdims=True)
         n_rest = int(rest.shape[1])
         if n_rest:
             squares = xp.sum(rest * rest, axis=1, keepdims=True) / self.rest_std**2

@@ -28,6 +28,8 @@ class Space:
     @classmethod
     def of(cls, array: Array) -> Space:
         """Space in which `array` lives."""
+        if type(array) is np.ndarray:  # to ask takes microseconds, and small problems ask often
+            return HOST
         return cls(array_api_compat.array_namespace(array), array_api_compat.device(array))
 
     def asarray(self, array: Array, dtype: str) -> Array:

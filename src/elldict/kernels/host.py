@@ -38,10 +38,13 @@ class BufferedWork:
             ones = self._buffers["ones"] = np.ones(len(array), array.dtype)
         if array.dtype == np.float64:
             return np.asarray(ones[: len(array)] @ array)
+        n_blocks, n_left = divmod(len(array), BLOCK)
         total = np.zeros(array.shape[1])
-        for start in range(0, len(array), BLOCK):
-            block = array[start : start + BLOCK]
-            total += ones[: len(block)] @ block
+        if n_left:
+            total += ones[:n_left] @ array[-n_left:]
+        if n_blocks:
+            blocks = array[: n_blocks * BLOCK].reshape(n_blocks, BLOCK, -1)
+            total += np.add.reduce(np.matmul(ones[:BLOCK], blocks), axis=0, dtype=np.float64)
         return total
 
     def product_sums(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:

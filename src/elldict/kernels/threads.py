@@ -8,6 +8,7 @@ what it adds up to does not depend on the number of cores.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,8 +35,7 @@ def in_order(make_worker: Callable[[], Callable[[Job], Result]], jobs: Sequence[
             result: Result = own.worker(job)
             return result
 
-        with ThreadPoolExecutor(min(n_threads, len(jobs))) as pool:
-            yield from pool.map(work, jobs)
+        yield from _limit.pool().map(work, jobs)
 
 
 class _Limit:
@@ -46,9 +46,36 @@ class _Limit:
         self.users = 0
         self.n_threads = 1
         self.context: AbstractContextManager[Any] | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    def pool(self) -> ThreadPoolExecutor:
+        """Threads that wait for the next pass: to start them takes as long as a pass over a small problem."""
+        with self.lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="elldict")
+            return self._pool
+
+    def release(self) -> None:
+        """Give the cores back."""
+        if self.context is not None:
+            self.context.__exit__(None, None, None)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
 
 
 _limit = _Limit()
+
+
+def _begin_anew() -> None:
+    """In a process forked in the middle of a fit: its threads and its users have stayed behind."""
+    if _limit.users and _limit.context is not None:
+        _limit.context.__exit__(None, None, None)
+    _limit.__init__()  # type: ignore[misc]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 @functools.cache
@@ -76,5 +103,5 @@ def one_blas_thread() -> Iterator[int]:
     finally:
         with _limit.lock:
             _limit.users -= 1
-            if _limit.users == 0 and _limit.context is not None:
-                _limit.context.__exit__(None, None, None)
+            if _limit.users == 0:
+                _limit.release()

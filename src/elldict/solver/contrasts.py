@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -13,31 +12,8 @@ import numpy as np
 from elldict.kernels import Work
 from elldict.solver.code_model import CodeModel, logit_line
 from elldict.solver.messages import CorruptedModel, Round, cleaned
+from elldict.solver.terms import Needs, Terms, Weighted
 from elldict.space import Array, Space
-
-
-class Needs(enum.Flag):
-    """What a pass has to bring home; a plain step asks for less than the judge."""
-
-    GRADIENT = enum.auto()
-    MOMENTS = enum.auto()
-    IDLE = enum.auto()
-
-
-Factors = tuple[Array, Array]
-"""Two arrays whose product, entry by entry, is meant: it is summed without being stored."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Contrast of the codes of one tile. All arrays have the shape of the codes, (b, m)."""
-
-    g: Array  # derivative F'
-    slope: Array | None = None  # second derivative F''
-    value: Array | None = None  # F itself; None says F = g z, whose sum falls out of the gradient
-    idle: Array | None = None  # probability that a code is zero but for noise
-    beside: Array | None = None  # derivative of another contrast of the same codes
-    extra: Mapping[str, Array | Factors] = field(default_factory=dict)
 
 
 class Contrast(Protocol):
@@ -79,8 +55,7 @@ class Lp(Linear):
         if Needs.MOMENTS not in need:
             return Terms(g=work.map(xp.multiply, weight, Z, into="weight"))
         g = work.map(xp.multiply, weight, Z, into="g")
-        slope = work.map(xp.multiply, weight, self.p - 1, into="slope")
-        return Terms(g=g, slope=slope, extra={"magnitude": magnitude})
+        return Terms(g=g, slope=Weighted(((self.p - 1, weight),)), extra={"magnitude": magnitude})
 
 
 @dataclass(frozen=True)
@@ -93,45 +68,62 @@ class BernoulliGaussian(Linear):
     """
 
     model: CodeModel
+    known: dict[tuple[Space, str], Lines] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
 
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m)."""
-        offset, rate, kept, level, precision = self._lines(Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1])
+        lines = self._lines(Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1])
         z2 = work.map(xp.multiply, Z, Z, into="square")
-        half = work.map(xp.multiply, z2, rate, into="logit")
-        half = work.map(xp.add, half, offset, into="logit")
+        half = work.map(xp.multiply, z2, lines.rate, into="logit")
+        half = work.map(xp.add, half, lines.offset, into="logit")
         swing = work.map(xp.tanh, half, into="swing")  # the activity is (1 + swing) / 2
-        gain = work.map(xp.add, work.map(xp.multiply, swing, kept, into="gain"), kept, into="gain")
-        g = work.map(xp.multiply, gain, Z, into="g")
-        value = self._value(z2, half, swing, (level, precision), work, xp)
+        g = work.map(xp.add, work.map(xp.multiply, swing, Z, into="g"), Z, into="g")
+        value = self._value(z2, half, swing, lines, work, xp)
         idle = 0.5 - 0.5 * swing if Needs.IDLE in need else None
         if Needs.MOMENTS not in need:
-            return Terms(g=g, value=value, idle=idle)
-        # a (1 - a) = (1 - swing^2) / 4, and 1 - a = (1 - swing) / 2
-        bend = work.map(xp.multiply, work.map(xp.subtract, swing, 1, into="bend"), z2, into="bend")
-        bend = work.map(xp.add, work.map(xp.multiply, bend, -2 * rate, into="bend"), 1, into="bend")
-        return Terms(g=g, slope=work.map(xp.multiply, bend, gain, into="bend"), value=value, idle=idle)
+            return Terms(g, lines.kept, value=value, z2=z2, idle=idle)
+        gz = work.map(xp.multiply, g, Z, into="gz")
+        missing = work.map(xp.subtract, swing, 1, into="missing")  # minus twice the probability of being idle
+        bend = (-2 * lines.steep * lines.kept, (gz, missing))
+        slope = Weighted(((lines.kept, missing), bend), constant=2 * lines.kept)
+        return Terms(g, lines.kept, slope=slope, value=value, z2=z2, idle=idle)
 
-    def _value(self, z2: Array, half: Array, swing: Array, lines: tuple[Array, Array], work: Work, xp: Any) -> Array:
-        """Log q(z) = log(1 + e^(2h)) + level - precision z^2, written so that nothing overflows.
+    def _value(self, z2: Array, half: Array, swing: Array, lines: Lines, work: Work, xp: Any) -> Weighted:
+        """Log q(z) = log(1 + e^(-2h)) + log of the active law, written so that nothing overflows or cancels.
 
-        log(1 + e^(2h)) = h + |h| + log 2 - log(1 + |tanh h|).
+        log(1 + e^(-2h)) = log 2 - 2 min(h, 0) - log(1 + |tanh h|).
         """
-        level, precision = lines
-        logs = work.map(xp.add, work.map(xp.abs, swing, into="value"), 1, into="value")
-        logs = work.map(xp.log, logs, into="value")
-        value = work.map(xp.subtract, work.map(xp.abs, half, into="positive"), logs, into="value")
-        value = work.map(xp.add, value, half, into="value")
-        value = work.map(xp.subtract, value, work.map(xp.multiply, z2, precision, into="positive"), into="value")
-        return work.map(xp.add, value, level, into="value")
+        below = work.map(xp.minimum, half, 0, into="below")
+        logs = work.map(xp.add, work.map(xp.abs, swing, into="logs"), 1, into="logs")
+        logs = work.map(xp.log, logs, into="logs")
+        return Weighted(((-2.0, below), (-1.0, logs), (-lines.precision, z2)), constant=lines.level)
 
-    def _lines(self, space: Space, dtype: str) -> tuple[Array, ...]:
-        """What multiplies and shifts the codes of each atom, where the codes are: halves, as tanh wants them."""
-        offset, rate = logit_line(self.model)
-        kept = self.model.power / (self.model.power + self.model.noise)
-        level = math.log(2) + np.log1p(-self.model.density) - 0.5 * math.log(2 * math.pi * self.model.noise)
-        vectors = (offset / 2, rate / 2, kept / 2, level, np.full_like(offset, 0.5 / self.model.noise))
-        return tuple(space.asarray(vector, dtype) for vector in vectors)
+    def _lines(self, space: Space, dtype: str) -> Lines:
+        if (space, dtype) not in self.known:
+            self.known[space, dtype] = Lines.of(self.model, space, dtype)
+        return self.known[space, dtype]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What multiplies and shifts the codes of each atom, where the codes are, and their sums, in float64."""
+
+    offset: Array  # halves of the line of the log odds, as tanh wants them
+    rate: Array
+    steep: Array  # the rate for sums
+    kept: Array  # half of the share of an active code that is no noise
+    precision: Array  # half of one over the variance of an active code
+    level: Array  # logarithm of the density of an active code at zero, and log 2
+
+    @classmethod
+    def of(cls, model: CodeModel, space: Space, dtype: str) -> Lines:
+        """Lines for codes of this precision in this space."""
+        offset, rate = logit_line(model)
+        total = model.power + model.noise
+        level = math.log(2) + np.log(model.density) - 0.5 * np.log(2 * math.pi * total)
+        halves = (space.asarray(vector / 2, dtype) for vector in (offset, rate))
+        sums = (rate / 2, model.power / total / 2, 0.5 / total, level)
+        return cls(*halves, *(space.asarray(vector, "float64") for vector in sums))
 
 
 @dataclass(frozen=True)
@@ -164,10 +156,12 @@ class Both:
         """Terms of the first contrast, with those of the second and the product of both g as extras."""
         one = self.first.terms(Z, need, work, xp)
         two = self.second.terms(Z, need, Prefixed(work, "beside "), xp)
-        value = (two.g, Z) if two.value is None else two.value
-        beside = {f"beside_{name}": array for name, array in two.extra.items()}
-        beside |= {"beside_value": value, "beside_slope": two.slope, "beside_g2": (two.g, two.g)}
-        return replace(one, beside=two.g, extra={**one.extra, **beside, "cross": (one.g, two.g)})
+        assert isinstance(two.gain, float), "the second contrast is l_p, whose g has no factor"
+        beside = {f"beside_{name}": term for name, term in two.extra.items()}
+        beside |= {"beside_slope": two.slope, "beside_g2": (two.g, two.g), "cross": one.product(two.g)}
+        if Needs.GRADIENT not in need:
+            beside["beside_value"] = (two.g, Z)
+        return replace(one, beside=two.g, extra={**one.extra, **beside})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
-from elldict.solver.contrasts import Both, Contrast, Needs
+from elldict.solver.contrasts import Both, Contrast
+from elldict.solver.terms import Needs
 from elldict.solver.polar import polar
 from elldict.solver.result import Callback, Iteration, Solution
 from elldict.solver.stage import Stage
@@ -29,6 +30,10 @@ USUAL_TOL = 1e-6
 
 EXACT_ANGLE = 1e-4
 """An error bar this small is on its way to zero: recovery is exact, and worth the last steps."""
+
+
+LARGEST_ANGLE = 0.5
+"""An error bar larger than this is that of a place far from any maximum, where it means nothing."""
 
 
 @dataclass
@@ -152,7 +157,7 @@ def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
         moved = stage.step(here.sums, here.A)
         step = distance(moved, here.A)
         stopped = run.record(number, here.sums, step, here.A)
-        enough = last_step(stage, here.sums, settled=here.contrast is before.contrast)
+        enough = last_step(stage, here.sums, step, settled=here.contrast is before.contrast)
         if step <= enough:
             status = f"converged: step {step:.2g} <= tol {enough:.2g}"
             return Halt(moved, here.contrast, here.sums, True, stopped, status)
@@ -165,16 +170,16 @@ def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     return Halt(safest(stage, here, moved), here.contrast, here.sums, False, False, status)
 
 
-def last_step(stage: Stage, sums: Sums, *, settled: bool) -> float:
-    """Length of a step that is the last.
+def last_step(stage: Stage, sums: Sums, step: float, *, settled: bool) -> float:
+    """Length of a step that is the last, `step` being the one at hand.
 
     While the contrast still follows A, the error bar falls from look to look and says nothing; and whoever asks for
     more than the usual digits gets them.
     """
-    if not settled or not stage.resolution or stage.tol < USUAL_TOL:
+    if not settled or not stage.resolution or stage.tol < USUAL_TOL or step > stage.resolution * LARGEST_ANGLE:
         return stage.tol
     angle = angle_in_doubt(sums)
-    return stage.tol if angle < EXACT_ANGLE else max(stage.tol, stage.resolution * angle)
+    return max(stage.tol, stage.resolution * angle) if EXACT_ANGLE <= angle <= LARGEST_ANGLE else stage.tol
 
 
 def safest(stage: Stage, here: Point, moved: Array) -> Array:

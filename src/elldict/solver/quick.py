@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.samples.growth import growing
-from elldict.solver.contrasts import Both, Contrast, Lp, Needs
+from elldict.solver.contrasts import Both, Contrast, Lp
+from elldict.solver.terms import Needs
 from elldict.solver.loop import Journal, Run, run_stage, solve, solve_from
 from elldict.solver.refine import (
     AS_ASKED,

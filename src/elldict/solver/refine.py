@@ -15,7 +15,8 @@ from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.solver.basins import Pair, plainly_mixed, suspicious_pairs, unmixed
 from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
-from elldict.solver.contrasts import BernoulliGaussian, Contrast, Lp, Needs, SparseCorruption
+from elldict.solver.contrasts import BernoulliGaussian, Contrast, Lp, SparseCorruption
+from elldict.solver.terms import Needs
 from elldict.solver.corrupted import Suspects, corrupted_solution, looks_corrupted
 from elldict.solver.loop import Run, solve_from
 from elldict.solver.messages import CorruptedModel

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elldict.solver.contrasts import Contrast, Needs
+from elldict.solver.contrasts import Contrast
+from elldict.solver.terms import Needs
 from elldict.solver.steps import Step
 from elldict.space import Array
 

@@ -10,7 +10,8 @@ from typing import Any
 from elldict.kernels import workspace
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
-from elldict.solver.contrasts import Contrast, Factors, Needs, Terms
+from elldict.solver.contrasts import Contrast
+from elldict.solver.terms import Needs, Tally, Terms
 from elldict.space import Array, Space, to_numpy, total
 from elldict.theory.accuracy import CodeMoments
 
@@ -77,37 +78,39 @@ class SumKernel:
             Y = prepared(xp.astype(Y, dtype, copy=False))
             Y, Z = self.contrast.codes(Y, decode, work, xp)
             terms = self.contrast.terms(Z, self.need, work, xp)
+            tally = Tally(work, int(Y.shape[0]))
             # float64 from here on: 10^7 float32 terms lose five digits otherwise
-            G = summed_gradient(terms.g, Y)
-            beside = None if terms.beside is None else summed_gradient(terms.beside, Y)
-            more = moments(terms, Z) if Needs.MOMENTS in self.need else {}
+            G = summed_gradient(terms.g, terms.gain, Y)
+            beside = None if terms.beside is None else summed_gradient(terms.beside, 1.0, Y)
+            more = moments(terms, Z, tally) if Needs.MOMENTS in self.need else {}
             idle = idle_sums(terms, Y) if Needs.IDLE in self.need else None
-            return Sums(weight=float(Y.shape[0]), value=value(terms, Z), G=G, idle=idle, beside=beside, **more)
+            value = value_sums(terms, Z, tally)
+            return Sums(weight=float(Y.shape[0]), value=value, G=G, idle=idle, beside=beside, **more)
 
-        def summed_gradient(g: Array, Y: Array) -> Array | None:
-            return xp.astype(work.matmul(g.T, Y, into="gradient"), xp.float64) if gradient else None
+        def summed_gradient(g: Array, gain: Any, Y: Array) -> Array | None:
+            if not gradient:
+                return None
+            total = xp.astype(work.matmul(g.T, Y, into="gradient"), xp.float64)
+            return total if isinstance(gain, float) else gain[:, None] * total
 
         def prepared(Y: Array) -> Array:
             # centred here, not in the products: a large mean would cost them their digits
             Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="samples")
             return Y if shrink == 1 else work.map(xp.multiply, Y, shrink, into="samples")
 
-        def value(terms: Terms, Z: Array) -> Array:
+        def value_sums(terms: Terms, Z: Array, tally: Tally) -> Array | None:
             if terms.value is not None:
-                return work.column_sums(terms.value)
-            return None if gradient else work.product_sums(terms.g, Z)
+                return tally(terms.value)
+            return None if gradient else tally(terms.product(Z))
 
-        def moments(terms: Terms, Z: Array) -> dict[str, Any]:
+        def moments(terms: Terms, Z: Array, tally: Tally) -> dict[str, Any]:
             return {
-                "slope": work.column_sums(terms.slope),
-                "g2": work.product_sums(terms.g, terms.g),
-                "z2": work.product_sums(Z, Z),
-                "gz": None if gradient else work.product_sums(terms.g, Z),
-                "extra": {name: summed(term) for name, term in terms.extra.items()},
+                "slope": tally(terms.slope),
+                "g2": terms.gain**2 * tally((terms.g, terms.g)),
+                "z2": tally((Z, Z) if terms.z2 is None else terms.z2),
+                "gz": None if gradient else tally(terms.product(Z)),
+                "extra": {name: tally(term) for name, term in terms.extra.items()},
             }
-
-        def summed(term: Array | Factors) -> Array:
-            return work.product_sums(*term) if isinstance(term, tuple) else work.column_sums(term)
 
         def idle_sums(terms: Terms, Y: Array) -> Array:
             weights = terms.idle
@@ -136,7 +139,9 @@ def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: 
     idle = None if sums.idle is None else frame.inward_twice(sums.idle)
     xp = Space.of(G).xp
     gz = xp.sum(G * A, axis=1)  # sum g z^T is G A^T
-    return replace(sums, G=G, idle=idle, beside=beside, gz=gz, value=gz if sums.value is None else sums.value)
+    extra = sums.extra if beside is None else {**sums.extra, "beside_value": xp.sum(beside * A, axis=1)}
+    value = gz if sums.value is None else sums.value
+    return replace(sums, G=G, idle=idle, beside=beside, gz=gz, value=value, extra=extra)
 
 
 def moments(sums: Sums) -> CodeMoments:
