@@ -20,10 +20,10 @@ from elldict.samples.frame import Frame
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import survey
 from elldict.solver.contrasts import Lp
-from elldict.solver.terms import Needs
 from elldict.solver.polar import random_orthonormal
 from elldict.solver.steps import power_step
 from elldict.solver.sums import measure
+from elldict.solver.terms import Needs
 
 SETTINGS = [(400, 40_000, "float32"), (100, 40_000, "float32"), (100, 400_000, "float32"), (100, 40_000, "float64")]
 

@@ -9,9 +9,9 @@ from elldict import LpDictionaryLearning
 from elldict.kernels import generic
 from elldict.metrics import recovery_error
 from elldict.solver.contrasts import Lp
-from elldict.solver.terms import Needs
 from elldict.solver.polar import polar
 from elldict.solver.sums import measure
+from elldict.solver.terms import Needs
 from elldict.space import Space, is_foreign, to_numpy
 
 

@@ -26,8 +26,8 @@ from elldict.samples.base import tile_bounds
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import survey
 from elldict.solver.contrasts import Lp
-from elldict.solver.terms import Needs
 from elldict.solver.sums import measure
+from elldict.solver.terms import Needs
 
 
 def fit(X, **options):

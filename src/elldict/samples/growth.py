@@ -13,8 +13,11 @@ FIRST_PER_FEATURE = 40
 FEWEST = 1000
 """Samples of the first level."""
 
-GROWTH = 4
+GROWTH = 3
 """How many times as many the next level has."""
+
+SMALL_VALUES = 2**17
+"""Of samples that are looked at in less than a millisecond, so that fewer would save nothing."""
 
 MOST_BYTES = 2**25
 """Of the largest level short of all samples: levels are copies."""
@@ -27,7 +30,9 @@ def growing(samples: Samples, rng: np.random.Generator) -> Iterator[Samples]:
     """
     r, n = samples.n_samples, samples.n_features
     size = max(FEWEST, FIRST_PER_FEATURE * n)
-    most = min(r // 2, MOST_BYTES // (n * (4 if samples.dtype == "float32" else 8)))
+    most = min(2 * r // 3, MOST_BYTES // (n * (4 if samples.dtype == "float32" else 8)))
+    if 3 * size > r or r * n <= SMALL_VALUES:
+        most = 0
     order = rng.permutation(r)[:most] if r < 2**24 else rng.choice(r, most, replace=False, shuffle=True)
     while size <= most:
         index = np.sort(order[:size]).astype(np.int64)

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-BINS = 240
+FINE, FINER = 22, 19
+"""Binary digits of a float32 that are left out to number its bin: two bins, or sixteen, for every factor of two."""
+
 FEW_ROUNDS = 5
 CLOSE = 3e-4
 """Relative change of a parameter in a round of expectation maximisation that is not worth another."""
-
-SPAN = 80.0
-"""Codes are counted in bins of log z^2, this many of them over this many natural units below the largest code."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def _line(density: Vector, power: Vector, noise: Vector) -> tuple[Vector, Vector
 
 @dataclass(frozen=True)
 class Counts:
-    """Codes of every atom, counted in bins: 240 numbers an atom stand for any number of codes."""
+    """Codes of every atom, counted in bins of their logarithm: a hundred numbers stand for any number of codes."""
 
     count: NDArray[np.float64]  # (m, bins)
     z2: NDArray[np.float64]  # (m, bins) mean square of the codes in a bin
@@ -68,7 +67,7 @@ class Counts:
     @classmethod
     def of(cls, Z: NDArray[np.float64]) -> Counts:
         """Counts of codes Z (b, m)."""
-        return cls._binned(np.square(np.asarray(Z, dtype=np.float64).T))
+        return cls._binned(np.square(Z), None, FINE)
 
     @property
     def mean_square(self) -> Vector:
@@ -77,23 +76,26 @@ class Counts:
 
     def pooled(self) -> Counts:
         """All atoms as one, each scaled to unit mean square."""
-        scaled = (self.z2 / self.mean_square[:, None]).ravel()
+        scaled = (self.z2 / self.mean_square[:, None]).reshape(-1, 1)
         # finer bins: these squares are means of bins already, and would be rounded twice
-        return Counts._binned(scaled[None, :], self.count.reshape(1, -1), bins=8 * BINS)
+        return Counts._binned(scaled, self.count.reshape(-1, 1), FINER)
 
     @classmethod
-    def _binned(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None = None, bins: int = BINS) -> Counts:
-        """Count squares z2 (m, b) in bins; empty bins of all atoms are left out."""
-        m = len(z2)
-        logs = np.log(np.maximum(z2, 1e-300))
-        top = float(np.max(logs))
-        where = np.clip(((logs - top + SPAN) * (bins / SPAN)).astype(np.intp), 0, bins - 1)
-        flat = (where + bins * np.arange(m)[:, None]).ravel()
-        size = bins * m
+    def _binned(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None, left_out: int) -> Counts:
+        """Count squares z2 (b, m) in bins; empty bins of all atoms are left out.
+
+        The first digits of a floating point number, exponent and all, are its logarithm, near enough.
+        """
+        m = z2.shape[1]
+        with np.errstate(over="ignore", under="ignore"):
+            where = z2.astype(np.float32).view(np.int32) >> left_out
+        lowest = int(np.min(where))
+        bins = int(np.max(where)) - lowest + 1
+        flat = (where + (bins * np.arange(m) - lowest)).ravel()
         number = None if weights is None else weights.ravel()
         squares = z2.ravel() if number is None else number * z2.ravel()
-        count = np.bincount(flat, weights=number, minlength=size).reshape(m, bins).astype(np.float64)
-        total = np.bincount(flat, weights=squares, minlength=size).reshape(m, bins)
+        count = np.bincount(flat, weights=number, minlength=bins * m).reshape(m, bins).astype(np.float64)
+        total = np.bincount(flat, weights=squares, minlength=bins * m).reshape(m, bins)
         used = np.any(count > 0, axis=0)
         return cls(count[:, used], total[:, used] / np.maximum(count[:, used], 1e-300))
 
@@ -109,14 +111,10 @@ def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
     then suit the many, and the zeros of the few would pass for active codes for good. So the largest noise of an atom,
     fitted by itself, is taken for all where they differ by much.
     """
-    m = len(counts.count)
-    pool = counts.pooled()
-    scale = float(np.mean(counts.mean_square))
-    guess = _Guess(np.array([0.3]), np.array([3.0]), np.array([0.1]))
-    shared = _climbed(pool, _descended(pool, guess, least_noise / scale, rounds=60), least_noise / scale)
+    m, shared = len(counts.count), _shared(counts, least_noise)
     start = _Guess(np.repeat(shared.density, m), shared.power * counts.mean_square, 0.05 * counts.mean_square)
     own = _descended(counts, start, least_noise, rounds=40)
-    common = max(shared.noise * scale, least_noise)
+    common = max(shared.noise, least_noise)
     uneven = bool(np.max(own.noise) > 4 * np.median(own.noise))
     if uneven:
         common = float(np.max(own.noise))
@@ -125,6 +123,20 @@ def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
         return replace(_climbed(counts, start, common if uneven else least_noise), least_noise=least_noise)
     fitted = _descended(counts, start, least_noise, rounds=40, noise_known=True)
     return CodeModel(fitted.density, fitted.power, common, least_noise)
+
+
+def _shared(counts: Counts, least_noise: float) -> CodeModel:
+    """The law of all atoms as one: its power for a mean square of one, its noise for the mean square that they have."""
+    pool, scale = counts.pooled(), float(np.mean(counts.mean_square))
+    found = _climbed(pool, _descended(pool, FIRST_GUESS, least_noise / scale, rounds=60), least_noise / scale)
+    return replace(found, noise=found.noise * scale)
+
+
+def rough_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
+    """A law to begin with while atoms are on their way: that of all of them as one, and a few rounds for each."""
+    m, shared = len(counts.count), _shared(counts, least_noise)
+    own = CodeModel(np.repeat(shared.density, m), shared.power * counts.mean_square, shared.noise, least_noise)
+    return followed_code_model(counts, own)
 
 
 def followed_code_model(counts: Counts, model: CodeModel) -> CodeModel:
@@ -149,15 +161,19 @@ class _Guess:
     noise: Vector
 
 
+FIRST_GUESS = _Guess(np.array([0.3]), np.array([3.0]), np.array([0.1]))
+"""For codes of unit mean square."""
+
+
 def _descended(counts: Counts, guess: _Guess, least_noise: float, rounds: int, *, noise_known: bool = False) -> _Guess:
     """Expectation maximisation, each atom by itself."""
-    number = np.sum(counts.count, axis=1)
+    number, half = np.sum(counts.count, axis=1), 0.5 * counts.count
     for _ in range(rounds):
         offset, rate = _line(guess.density, guess.power, guess.noise)
-        active = counts.count * 0.5 * (1 + np.tanh(0.5 * (offset[:, None] + rate[:, None] * counts.z2)))
-        share = np.sum(active, axis=1)
-        active_square = np.sum(active * counts.z2, axis=1)
-        idle_square = np.sum((counts.count - active) * counts.z2, axis=1)
+        swing = half * np.tanh(0.5 * (offset[:, None] + rate[:, None] * counts.z2))
+        active = half + swing
+        share = np.add.reduce(active, axis=1)
+        active_square, idle_square = (np.einsum("ij,ij->i", part, counts.z2) for part in (active, half - swing))
         kept = guess.power / (guess.power + guess.noise)  # x given z and activity: mean kept z, variance kept noise
         blur = kept * guess.noise * share
         before = guess

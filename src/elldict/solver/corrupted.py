@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from elldict.samples.memory import MemorySamples
 from elldict.solver.code_model import CodeModel
 from elldict.solver.contrasts import Contrast, SparseCorruption
-from elldict.solver.terms import Needs
 from elldict.solver.loop import Run, solve_from
 from elldict.solver.messages import CorruptedModel, first_rest, learned, scheduled
 from elldict.solver.polar import random_orthonormal
 from elldict.solver.result import Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import PairwiseNewton
+from elldict.solver.terms import Needs
 from elldict.space import Array, to_numpy
 
 FEWEST_ROWS = 4096

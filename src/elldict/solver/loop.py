@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.solver.contrasts import Both, Contrast
-from elldict.solver.terms import Needs
 from elldict.solver.polar import polar
 from elldict.solver.result import Callback, Iteration, Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import power_step
 from elldict.solver.sums import Sums, measure, moments
+from elldict.solver.terms import Needs
 from elldict.space import Array, Space, total
 from elldict.theory.accuracy import atom_errors
 
@@ -32,8 +32,13 @@ EXACT_ANGLE = 1e-4
 """An error bar this small is on its way to zero: recovery is exact, and worth the last steps."""
 
 
+PATIENCE = 8
+"""Iterations after which a stage may be found to be hopeless."""
+
 LARGEST_ANGLE = 0.5
-"""An error bar larger than this is that of a place far from any maximum, where it means nothing."""
+LOST_STEP = 0.01
+"""An error bar larger than this is that of a place far from any maximum, where it means nothing, or of samples that do
+not tell one maximum from another, where steps of this length are of no use."""
 
 
 @dataclass
@@ -164,6 +169,8 @@ def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
         if stopped:
             status = f"stopped by the callback after iteration {iteration}, step {step:.2g}"
             return Halt(safest(stage, here, moved), here.contrast, here.sums, False, True, status)
+        if iteration == PATIENCE and stage.hopeless is not None and stage.hopeless(here.sums):
+            return Halt(here.A, here.contrast, here.sums, False, False, f"no use after {iteration} iterations")
         if iteration < stage.max_iter:
             before, here = here, guarded(run, stage, here, moved)
     status = f"max_iter: step {step:.2g} > tol {stage.tol:.2g} after {stage.max_iter} iterations"
@@ -179,7 +186,9 @@ def last_step(stage: Stage, sums: Sums, step: float, *, settled: bool) -> float:
     if not settled or not stage.resolution or stage.tol < USUAL_TOL or step > stage.resolution * LARGEST_ANGLE:
         return stage.tol
     angle = angle_in_doubt(sums)
-    return max(stage.tol, stage.resolution * angle) if EXACT_ANGLE <= angle <= LARGEST_ANGLE else stage.tol
+    if angle > LARGEST_ANGLE:
+        return max(stage.tol, LOST_STEP)
+    return stage.tol if angle < EXACT_ANGLE else max(stage.tol, stage.resolution * angle)
 
 
 def safest(stage: Stage, here: Point, moved: Array) -> Array:

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.samples.growth import growing
-from elldict.solver.contrasts import Both, Contrast, Lp
-from elldict.solver.terms import Needs
+from elldict.solver.contrasts import BernoulliGaussian, Both, Contrast, Lp
 from elldict.solver.loop import Journal, Run, run_stage, solve, solve_from
 from elldict.solver.refine import (
     AS_ASKED,
@@ -30,13 +29,17 @@ from elldict.solver.refine import (
     beside,
     error_bar,
     exact,
+    few_samples,
     hausman,
+    law_of,
 )
 from elldict.solver.result import Iteration, Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import PairwiseNewton, pairwise_angles
 from elldict.solver.sums import Sums, moments
-from elldict.space import Array, total
+from elldict.solver.terms import Needs
+from elldict.space import Array, to_numpy, total
+from elldict.theory import chance
 
 Starts = Iterable[NDArray[np.float64]]
 Outcome = tuple[Answer, tuple[Iteration, ...]]
@@ -48,10 +51,10 @@ FINE_ENOUGH = 0.25
 """Steps on all samples that are this share of what the error bar leaves in doubt are the last."""
 
 MOST_LOOKS = 8
-MOST_STEPS = 25
+MOST_STEPS = 50
 """On all samples, and on fewer."""
 
-COARSE = 0.1
+COARSE = 0.3
 """The same on fewer samples, where what is left is left to the next level."""
 
 LARGEST_P = 6.0
@@ -102,7 +105,7 @@ def quickly_solved(task: Task, starts: Starts) -> Outcome:
     pilot, run, history = road.pilot(starts)
     n_seen = sum(iteration.start == run.start for iteration in history)
     answer = None
-    if task.refine in ("auto", "bernoulli-gaussian"):
+    if road.hopeful:
         answer = road.refined(pilot, run, on_evidence=task.refine == "auto")
     if answer is None:
         answer = task.answer(*road.on_all(pilot, run))
@@ -131,7 +134,7 @@ class QuickRoad:
 
     def on_all(self, pilot: Solution, run: Run) -> tuple[Solution, Run]:
         """The l_p answer on all samples."""
-        if run.samples is self.task.samples or pilot.stopped:
+        if pilot.stopped or (run.samples is self.task.samples and not self.hopeful):
             return pilot, run
         run = replace(run, samples=self.task.samples, share=1.0, first_stage=run.first_stage + 1)
         return solve_from(pilot.A, run, self.task.stages[-1:]), replace(run, first_stage=run.first_stage + 1)
@@ -139,30 +142,45 @@ class QuickRoad:
     def refined(self, pilot: Solution, run: Run, *, on_evidence: bool) -> Answer | None:
         """The refined answer by the quick road, or None if it leads nowhere."""
         m, k = pilot.A.shape
-        if run.samples is self.task.samples or pilot.stopped or m < k or not small(pilot):
+        r, n = run.samples.n_samples, run.samples.n_features
+        if pilot.stopped or m < k or not small(pilot) or few_samples(r, n):
             return None
-        few = Refiner(
-            run, Witnesses.drawn(run.samples, self.task.frame, self.task.rng), self.task.stages[-1], self.task.rng
-        )
-        found, model = few.climbed(pilot)  # which takes mixed pairs apart as well
-        if found.stopped:
-            return stopped_at(pilot, few.witnesses, found.status)
-        if not found.converged or few.witnesses.mixed_pairs(found.A, model):
-            return None
-        everything = replace(run, samples=self.task.samples, share=1.0, first_stage=run.first_stage + 2)
-        contrast = few.witnesses.refit_freely(found.contrast, found.A, 0.0)  # atoms have come to rest
-        halt = run_stage(everything, 0, self._last_stage(contrast, pilot, few.witnesses), found.A)
-        answer = replace(found, A=halt.A, sums=halt.sums, status=halt.status, stopped=halt.stopped)
+        few = Refiner(run, self._witnesses_of(run.samples), self.task.stages[-1], self.task.rng, COARSE)
+        found = self._found_on(run.samples, few, pilot)
+        if found is None or found.stopped:
+            return None if found is None else stopped_at(pilot, few.witnesses, found.status)
+        later = run.samples is not self.task.samples
+        everything = replace(run, samples=self.task.samples, share=1.0, first_stage=run.first_stage + later)
+        halt = run_stage(everything, 0, self._last_stage(found.contrast, pilot, few.witnesses), found.A)
         if halt.stopped:
             return stopped_at(pilot, few.witnesses, halt.status)
         model = self.task.witnesses().fitted(halt.A)
         verdict = EXACT if exact(model, halt.sums.weight) else AS_ASKED
         if on_evidence and not verdict.exact:
             verdict = self._evidence(halt.sums, halt.A)
-        corrupted = on_evidence and not verdict.exact and few.suspicious(halt.A, model)
-        if not (halt.converged and verdict.accepted) or corrupted:
+        doubtful = few.witnesses.mixed_pairs(halt.A, model) or (
+            on_evidence and not verdict.exact and few.suspicious(halt.A, model)
+        )
+        if not (halt.converged and verdict.accepted) or doubtful:
             return None
+        answer = replace(found, A=halt.A, sums=halt.sums, status=halt.status)
         return few.refined(answer, beside(halt.sums), model, "bernoulli-gaussian", verdict.reason)
+
+    def _found_on(self, level: Samples, few: Refiner, pilot: Solution) -> Solution | None:
+        """The refined answer on the samples of a level, or None; on all of them, where to begin."""
+        if level is self.task.samples:
+            return replace(pilot, contrast=BernoulliGaussian(few.witnesses.rough(pilot.A)))
+        found = few.climbed(pilot)  # which takes mixed pairs apart as well
+        if found.stopped:
+            return found
+        if not found.converged or few.witnesses.mixed_pairs(found.A, law_of(found)):
+            return None
+        return replace(found, contrast=few.witnesses.refit_freely(found.contrast, found.A, 0.0))  # atoms are at rest
+
+    def _witnesses_of(self, level: Samples) -> Witnesses:
+        if level is self.task.samples:
+            return self.task.witnesses()
+        return Witnesses.drawn(level, self.task.frame, self.task.rng)
 
     def _last_stage(self, contrast: Contrast, pilot: Solution, witnesses: Witnesses) -> Stage:
         def refit(both: Contrast, A: Array, moved: float) -> Contrast:
@@ -191,9 +209,16 @@ class QuickRoad:
     def _stages_on(self, level: Samples) -> list[Stage]:
         """Stages for a level; if they do not end soon, samples are too few."""
         if level is self.task.samples:
-            return list(self.task.stages)
+            return [
+                replace(stage, resolution=COARSE if self.hopeful else stage.resolution) for stage in self.task.stages
+            ]
         most = min(self.task.stages[-1].max_iter, MOST_STEPS)
-        return [replace(stage, max_iter=most, resolution=COARSE) for stage in self.task.stages]
+        return [replace(stage, max_iter=most, resolution=COARSE, hopeless=like_noise) for stage in self.task.stages]
+
+    @property
+    def hopeful(self) -> bool:
+        """Whether a refinement is tried, so that the l_p answer need not be a fine one."""
+        return self.task.refine in ("auto", "bernoulli-gaussian")
 
     def _run_on(self, level: Samples, pilot: Solution) -> Run:
         start = pilot.iterations[-1].start
@@ -210,6 +235,13 @@ class QuickRoad:
 
     def _share(self, level: Samples) -> float:
         return level.n_samples / self.task.samples.n_samples
+
+
+def like_noise(sums: Sums) -> bool:
+    """Whether no code is sparser than Gaussian noise looks after the same search: samples are too few to find any."""
+    magnitude, z2 = (to_numpy(total) / sums.weight for total in (sums.extra["magnitude"], sums.z2))
+    score = chance.sparsity_score(magnitude, z2, sums.weight)
+    return bool(np.max(score) < chance.chance_score(len(score)))
 
 
 def small(pilot: Solution) -> bool:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.solver.basins import Pair, plainly_mixed, suspicious_pairs, unmixed
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
+from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model, rough_code_model
 from elldict.solver.contrasts import BernoulliGaussian, Contrast, Lp, SparseCorruption
-from elldict.solver.terms import Needs
 from elldict.solver.corrupted import Suspects, corrupted_solution, looks_corrupted
 from elldict.solver.loop import Run, solve_from
 from elldict.solver.messages import CorruptedModel
@@ -24,6 +23,7 @@ from elldict.solver.result import Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import IdleStep, PairwiseNewton
 from elldict.solver.sums import Sums, moments
+from elldict.solver.terms import Needs
 from elldict.space import Array, Space, to_numpy
 from elldict.theory.accuracy import CodeMoments, atom_errors, with_small_sample_correction
 
@@ -95,6 +95,10 @@ class Witnesses:
             self.known[id(A)] = (A, model)  # A is held, so that its id stays its own
         return self.known[id(A)][1]
 
+    def rough(self, A: Array) -> CodeModel:
+        """Law of the codes at A while that is on its way."""
+        return rough_code_model(Counts.of(self.few @ to_numpy(A).T), least_noise=self.least_noise)
+
     def mixed_pairs(self, A: Array, model: CodeModel) -> list[Pair]:
         """Pairs of atoms whose codes are active together more often than chance has it."""
         Z = self.few @ to_numpy(A).T
@@ -129,10 +133,12 @@ class Witnesses:
         return contrast if _alike(model, contrast.model) else BernoulliGaussian(model)
 
 
-def likelihood_stages(witnesses: Witnesses, A: Array, lp_stage: Stage, n_samples: int) -> list[Stage]:
+def likelihood_stages(
+    witnesses: Witnesses, A: Array, lp_stage: Stage, n_samples: int, resolution: float
+) -> list[Stage]:
     """Stages that climb the likelihood from A, in the precision and to the tolerance of the l_p stage before them."""
     newton = Stage(
-        BernoulliGaussian(witnesses.fitted(A)),
+        BernoulliGaussian(witnesses.rough(A)),
         PairwiseNewton(),
         lp_stage.precision,
         lp_stage.tol,
@@ -140,7 +146,7 @@ def likelihood_stages(witnesses: Witnesses, A: Array, lp_stage: Stage, n_samples
         need=Needs.GRADIENT | Needs.MOMENTS,
         refit=witnesses.refit,
         slack=1e-3,
-        resolution=FINE_ENOUGH,
+        resolution=resolution,
     )
     if not few_samples(n_samples, int(A.shape[1])):
         return [newton]
@@ -309,6 +315,7 @@ class Refiner:
     witnesses: Witnesses
     stage: Stage
     rng: np.random.Generator
+    resolution: float = FINE_ENOUGH
 
     def answer(self, pilot: Solution, wanted: str) -> Answer:
         """The refined answer, or with 'auto' the l_p answer if the evidence is against it; `status` says why."""
@@ -318,7 +325,8 @@ class Refiner:
         pilot = self.repaired(pilot)
         if wanted == "sparse-corruption":
             return self._corrupted(self._cleaned(pilot), "refined: as asked")
-        refined, model = self.climbed(pilot)
+        refined = self.climbed(pilot)
+        model = self.witnesses.fitted(refined.A)
         mixed = self.witnesses.mixed_pairs(refined.A, model)
         verdict = AS_ASKED if wanted != "auto" else judge(pilot, refined, model, len(mixed))
         before = self.witnesses.fitted(pilot.A)
@@ -364,17 +372,16 @@ class Refiner:
             pilot = other
         return pilot
 
-    def climbed(self, pilot: Solution) -> tuple[Solution, CodeModel]:
+    def climbed(self, pilot: Solution) -> Solution:
         """The likelihood's answer, again from where mixed pairs are taken apart, as long as there are any."""
         A = self._annealed(pilot)
         for _ in range(1 + MOST_REPAIRS):
-            stages = likelihood_stages(self.witnesses, A, self.stage, self.run.samples.n_samples)
+            stages = likelihood_stages(self.witnesses, A, self.stage, self.run.samples.n_samples, self.resolution)
             refined = solve_from(A, self.run, stages, beside=pilot.contrast)
-            model = self.witnesses.fitted(refined.A)
-            A, n_moved = self.witnesses.unmixed(refined.A, model)
+            A, n_moved = self.witnesses.unmixed(refined.A, law_of(refined))
             if n_moved == 0 or refined.stopped:
                 break
-        return refined, model
+        return refined
 
     def _annealed(self, pilot: Solution) -> Array:
         """Where small exponents lead from the l_p answer if samples are few: they need fewest."""
@@ -414,6 +421,12 @@ class Refiner:
             status=f"{found.status}; {reason}",
             n_iter=len(self.run.iterations),
         )
+
+
+def law_of(solution: Solution) -> CodeModel:
+    """The law of codes that a likelihood was climbed with, as it stood at the end."""
+    assert isinstance(solution.contrast, BernoulliGaussian)
+    return solution.contrast.model
 
 
 def beside(sums: Sums) -> Sums:

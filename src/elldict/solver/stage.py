@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elldict.solver.contrasts import Contrast
-from elldict.solver.terms import Needs
 from elldict.solver.steps import Step
+from elldict.solver.sums import Sums
+from elldict.solver.terms import Needs
 from elldict.space import Array
 
 Refit = Callable[[Contrast, Array, float], Contrast]
@@ -28,6 +29,7 @@ class Stage:
     refit: Refit | None = None
     slack: float = 0.0  # fall of the objective that a refit alone can cause
     resolution: float = 0.0  # share of the angle that the error bar speaks of, below which steps are of no use
+    hopeless: Callable[[Sums], bool] | None = None  # asked once, whether to go on is of no use
 
 
 SAFE_DIGITS = {"float32": 30, "float64": 280}

@@ -82,7 +82,5 @@ class Tally:
         arrays = part if isinstance(part, tuple) else (part,)
         key = tuple(map(id, arrays))
         if key not in self._known:
-            self._known[key] = (
-                self._work.product_sums(*arrays) if len(arrays) > 1 else self._work.column_sums(*arrays)
-            )
+            self._known[key] = self._work.product_sums(*arrays) if len(arrays) > 1 else self._work.column_sums(*arrays)
         return self._known[key]
