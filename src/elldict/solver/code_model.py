@@ -125,16 +125,16 @@ def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
     return CodeModel(fitted.density, fitted.power, common, least_noise)
 
 
-def _shared(counts: Counts, least_noise: float) -> CodeModel:
+def _shared(counts: Counts, least_noise: float, rounds: int = 60) -> CodeModel:
     """The law of all atoms as one: its power for a mean square of one, its noise for the mean square that they have."""
     pool, scale = counts.pooled(), float(np.mean(counts.mean_square))
-    found = _climbed(pool, _descended(pool, FIRST_GUESS, least_noise / scale, rounds=60), least_noise / scale)
+    found = _climbed(pool, _descended(pool, FIRST_GUESS, least_noise / scale, rounds), least_noise / scale)
     return replace(found, noise=found.noise * scale)
 
 
 def rough_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
     """A law to begin with while atoms are on their way: that of all of them as one, and a few rounds for each."""
-    m, shared = len(counts.count), _shared(counts, least_noise)
+    m, shared = len(counts.count), _shared(counts, least_noise, rounds=10)
     own = CodeModel(np.repeat(shared.density, m), shared.power * counts.mean_square, shared.noise, least_noise)
     return followed_code_model(counts, own)
 
