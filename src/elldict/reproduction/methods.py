@@ -69,9 +69,9 @@ def _ksvd(setting: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> 
 
 METHODS = {
     "lp": Method(_paper),
-    "default": Method(_default),
-    "refined": Method(_refined),
-    "annealed": Method(_annealed),
+    "default": Method(_default, revision=2),
+    "refined": Method(_refined, revision=2),
+    "annealed": Method(_annealed, revision=2),
     "ksvd": Method(_ksvd, "dictlearn", "dictlearn"),
     "rtr": Method(lambda _, o, seed: baselines.TrustRegionL1(random_state=seed, **o), "pymanopt", "pymanopt"),
     "gradient": Method(lambda _, o, seed: baselines.RiemannianGradient(random_state=seed, **o), "pymanopt", "pymanopt"),
