@@ -8,6 +8,7 @@ import pytest
 from elldict.samples.base import rows_per_tile, tile_bounds
 from elldict.samples.memory import MemorySamples
 from elldict.samples.survey import survey
+from elldict.solver.polar import random_orthonormal
 
 
 @pytest.mark.parametrize("center", [False, True])
@@ -45,6 +46,17 @@ def test_rounding_is_not_taken_for_rank(dtype, precise, rng):
 def test_full_rank_is_seen_through_a_large_condition_number(rng):
     X = rng.standard_normal((500, 10)) * np.geomspace(1, 1e-5, 10)
     assert survey(MemorySamples(X), center=False, precise=True).rank == 10
+
+
+@pytest.mark.parametrize("n", [2, 8, 30])
+@pytest.mark.parametrize("condition", [1.0, 5.0, 50.0, 1e4])
+def test_the_quick_test_of_the_condition_number_is_never_wrong(n, condition, rng):
+    X = (rng.standard_normal((4000, n)) * np.geomspace(1, condition**-0.5, n)) @ random_orthonormal(n, n, rng)
+    found = survey(MemorySamples(X), center=False, precise=True)
+    exact = found.eigenvalues[0] / found.eigenvalues[-1]
+    assert not found.surely_conditioned(0.999 * exact)
+    assert found.surely_conditioned(1.001 * np.sqrt(n) * exact)  # row sums are at most so much above eigenvalues
+    assert found.rank == n
 
 
 def test_tiles_cover_all_rows_once():

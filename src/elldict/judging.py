@@ -49,7 +49,7 @@ def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], st
             f"X is far from centred: the square of its mean is {survey.mean_share:.3g} times its variance in a "
             "direction. Set center=True.",
         )
-    elif not whiten and survey.condition_number > limit:
+    elif not whiten and not survey.surely_conditioned(limit) and survey.condition_number > limit:
         yield (
             NotWhiteWarning,
             f"X is far from white: the condition number of its covariance is {survey.condition_number:.3g}, "

@@ -18,6 +18,10 @@ LARGEST_EXPONENT = {"float32": 110, "float64": 1000}
 """Samples are taken while their largest value lies between 2**-this and 2**this; beyond, digits are lost."""
 
 
+SURELY_FULL = 100.0
+"""Condition number up to which nobody has to look at eigenvalues to know that no direction is rounding alone."""
+
+
 @dataclass(frozen=True)
 class Spread:
     """Mean and scatter of some samples, in units of 2**exponent, so that no scale of the data overflows.
@@ -124,7 +128,29 @@ class Survey:
     @property
     def rank(self) -> int:
         """Number of directions in which the samples vary: the verdict does not depend on their scale."""
+        if self.surely_conditioned(SURELY_FULL):
+            return self.n_features
         return int(np.sum(self.eigenvalues > self._rounding * self.eigenvalues[0]))
+
+    def surely_conditioned(self, limit: float) -> bool:
+        """Whether the condition number is below `limit`, by a test that is a tenth of the price of eigenvalues.
+
+        No eigenvalue is larger than the largest sum of absolute values in a row; and none is smaller than what can be
+        taken from the diagonal so that Cholesky's decomposition still exists. False says that this test cannot tell.
+        """
+        if limit not in self._conditioned:
+            largest = float(np.max(np.sum(np.abs(self.scatter), axis=1)))
+            try:
+                np.linalg.cholesky(self.scatter - np.diag(np.full(self.n_features, largest / limit)))
+            except np.linalg.LinAlgError:
+                self._conditioned[limit] = False
+            else:
+                self._conditioned[limit] = True
+        return self._conditioned[limit]
+
+    @cached_property
+    def _conditioned(self) -> dict[float, bool]:
+        return {}
 
     @property
     def _rounding(self) -> float:
@@ -155,6 +181,8 @@ class Survey:
     @property
     def rms(self) -> float:
         """Root mean square of the data along the directions in which they vary, in units of `unit`."""
+        if self.rank == self.n_features:
+            return math.sqrt(float(np.trace(self.scatter)) / self.rank)
         return math.sqrt(float(np.sum(self.eigenvalues[: self.rank])) / self.rank)
 
 

@@ -123,12 +123,16 @@ def solve(
     journal: Journal,
     share: float = 1.0,
 ) -> tuple[Solution, tuple[Iteration, ...]]:
-    """Go through the stages from every start (m, k); return the best end and all iterations of all starts."""
+    """Go through the stages from every start (m, k); return the best end and all iterations of all starts.
+
+    Starts were orthonormal before they were moved into the frame.
+    """
     best: Solution | None = None
     history: tuple[Iteration, ...] = ()
     for number, start in enumerate(starts):
         run = Run(samples, frame.moved_to(samples.space), journal, share, start=number)
-        solution = solve_from(samples.space.asarray(polar(start), "float64"), run, stages)
+        inside = start if frame.inner is None else polar(start)  # rows in a span are no longer orthonormal
+        solution = solve_from(samples.space.asarray(inside, "float64"), run, stages)
         history += solution.iterations
         if best is None or solution.objective > best.objective:
             best = solution
