@@ -19,6 +19,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"solver.polar", "solver.basins", "solver.code_model", "solver.messages", "solver.terms", "solver.contrasts"},
     {"solver.sums"},
     {"solver.steps", "solver.result"},
+    {"solver.witnesses", "solver.evidence"},
     {"solver.stage"},
     {"solver.loop", "progress"},
     {"solver.corrupted"},

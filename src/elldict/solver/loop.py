@@ -25,12 +25,10 @@ from elldict.theory.accuracy import atom_errors
 ROUNDING = {"float32": 1e-5, "float64": 1e-11}
 """Relative fall of the objective that rounding alone can explain."""
 
-
 USUAL_TOL = 1e-6
 
 EXACT_ANGLE = 1e-4
 """An error bar this small is on its way to zero: recovery is exact, and worth the last steps."""
-
 
 PATIENCE = 8
 """Iterations after which a stage may be found to be hopeless."""

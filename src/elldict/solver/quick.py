@@ -17,27 +17,15 @@ from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.samples.growth import growing
 from elldict.solver.contrasts import BernoulliGaussian, Both, Contrast, Lp
+from elldict.solver.evidence import AS_ASKED, EXACT, Verdict, error_bar, exact, hausman
 from elldict.solver.loop import Journal, Run, run_stage, solve, solve_from
-from elldict.solver.refine import (
-    AS_ASKED,
-    EXACT,
-    Answer,
-    Refiner,
-    Verdict,
-    Witnesses,
-    answer_of,
-    beside,
-    error_bar,
-    exact,
-    few_samples,
-    hausman,
-    law_of,
-)
+from elldict.solver.refine import Answer, Refiner, answer_of, beside, few_samples, law_of
 from elldict.solver.result import Iteration, Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import PairwiseNewton, pairwise_angles
 from elldict.solver.sums import Sums, moments
 from elldict.solver.terms import Needs
+from elldict.solver.witnesses import Witnesses
 from elldict.space import Array, to_numpy, total
 from elldict.theory import chance
 

@@ -1,22 +1,19 @@
-"""Refinement: maximum likelihood after l_p, and the evidence that decides between the two.
+"""Refinement: maximum likelihood after l_p, if the evidence is for it.
 
-This is not a loop: it sets up a stage for the one there is, and judges where that ended.
+This is not a loop: it sets up a stage for the one there is, and looks at where that ended.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from elldict.samples.base import Samples
-from elldict.samples.frame import Frame
-from elldict.solver.basins import Pair, plainly_mixed, suspicious_pairs, unmixed
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model, rough_code_model
-from elldict.solver.contrasts import BernoulliGaussian, Contrast, Lp, SparseCorruption
+from elldict.solver.basins import Pair, plainly_mixed
+from elldict.solver.code_model import CodeModel
+from elldict.solver.contrasts import BernoulliGaussian, Lp, SparseCorruption
 from elldict.solver.corrupted import Suspects, corrupted_solution, looks_corrupted
+from elldict.solver.evidence import AS_ASKED, MOST_ERROR, NOTHING_FOUND, error_bar, judge, judge_cleaned
 from elldict.solver.loop import Run, solve_from
 from elldict.solver.messages import CorruptedModel
 from elldict.solver.result import Solution
@@ -24,14 +21,9 @@ from elldict.solver.stage import Stage
 from elldict.solver.steps import IdleStep, PairwiseNewton
 from elldict.solver.sums import Sums, moments
 from elldict.solver.terms import Needs
-from elldict.space import Array, Space, to_numpy
-from elldict.theory.accuracy import CodeMoments, atom_errors, with_small_sample_correction
-
-FEW_VALUES = 2**16
-WITNESS_VALUES = 2**18
-"""Values in the samples kept at hand for fitting the law of codes; their product with A costs next to nothing."""
-
-WITNESS_ROWS = 8192
+from elldict.solver.witnesses import Witnesses
+from elldict.space import Array, to_numpy
+from elldict.theory.accuracy import CodeMoments
 
 MOST_REPAIRS = 4
 """Times that mixed pairs are taken apart before they are reported instead."""
@@ -49,88 +41,11 @@ LEAST_IDLE = {"float32": 1e-7, "float64": 1e-15}
 SMALL_EXPONENTS = (2.5, 2.2)
 MOST_SMALL_STEPS = 300
 
-MOST_ERROR = 0.5
-"""Error bar from which an l_p answer is no start for a refinement, unless that turns out to be exact."""
-
-NOTHING_FOUND = "kept l_p: its error bar leaves nothing to refine"
-
-STEADY = 2.0
-"""The standard deviation of the noise stays above this many times the last move of any atom."""
-
 MOST_ITERATIONS = 60
 """Five to twelve are enough where the law is right, and where it is not more are of no use."""
 
 FINE_ENOUGH = 0.02
 """Steps that are this share of what the error bar leaves in doubt are the last."""
-
-LEAST_NOISE = {"float32": 1e-12, "float64": 1e-18}
-"""Variance of the noise, in units of the mean square, that rounding of the codes alone produces."""
-
-
-@dataclass(frozen=True)
-class Witnesses:
-    """A random few of the samples, inside the frame: from their codes the law of all codes is fitted."""
-
-    rows: NDArray[np.float64]  # (b, k)
-    least_noise: float
-    known: dict[int, tuple[Array, CodeModel]] = field(default_factory=dict)  # the last law fitted, by its A
-
-    @property
-    def few(self) -> NDArray[np.float64]:
-        """A few of them, for what is done again and again."""
-        return self.rows[:: max(1, self.rows.size // FEW_VALUES)]
-
-    @classmethod
-    def drawn(cls, samples: Samples, frame: Frame, rng: np.random.Generator) -> Witnesses:
-        """Draw rows uniformly, so that sorted or grouped samples do not matter."""
-        number = min(samples.n_samples, WITNESS_ROWS, max(256, WITNESS_VALUES // samples.n_features))
-        index = np.sort(rng.choice(samples.n_samples, number, replace=False)).astype(np.int64)
-        return cls(frame.inside(samples.rows(index)), LEAST_NOISE[samples.dtype])
-
-    def fitted(self, A: Array) -> CodeModel:
-        """Law of the codes at A; asked again for the same A, the same."""
-        if id(A) not in self.known:
-            model = fit_code_model(Counts.of(self.rows @ to_numpy(A).T), least_noise=self.least_noise)
-            self.known.clear()
-            self.known[id(A)] = (A, model)  # A is held, so that its id stays its own
-        return self.known[id(A)][1]
-
-    def rough(self, A: Array) -> CodeModel:
-        """Law of the codes at A while that is on its way."""
-        return rough_code_model(Counts.of(self.few @ to_numpy(A).T), least_noise=self.least_noise)
-
-    def mixed_pairs(self, A: Array, model: CodeModel) -> list[Pair]:
-        """Pairs of atoms whose codes are active together more often than chance has it."""
-        Z = self.few @ to_numpy(A).T
-        return suspicious_pairs(model.activity((Z**2).T).T)
-
-    def unmixed(self, A: Array, model: CodeModel) -> tuple[Array, int]:
-        """A with mixed pairs taken apart, and how many there were."""
-        pairs = self.mixed_pairs(A, model)
-        if not pairs:
-            return A, 0
-        host = to_numpy(A)
-        moved, n_moved = unmixed(host, self.few @ host.T, pairs)
-        return Space.of(A).asarray(moved, "float64"), n_moved
-
-    def refit(self, contrast: Contrast, A: Array, moved: float) -> Contrast:
-        """The contrast that fits the codes at A; the same one as before if it hardly differs.
-
-        A contrast that never stood still would never let A stand still either. A pair of atoms still turned against
-        each other blurs their zeros, and pulls them apart only while that blur passes for noise. So noise is not let
-        down faster than atoms come to rest.
-        """
-        return self._refit(contrast, A, (STEADY * moved) ** 2)
-
-    def refit_freely(self, contrast: Contrast, A: Array, moved: float) -> Contrast:  # noqa: ARG002
-        """The same with noise let down as fast as it falls, for steps that do not go by pairs."""
-        return self._refit(contrast, A, 0.0)
-
-    def _refit(self, contrast: Contrast, A: Array, least: float) -> Contrast:
-        assert isinstance(contrast, BernoulliGaussian)
-        model = followed_code_model(Counts.of(self.few @ to_numpy(A).T), contrast.model)
-        model = replace(model, noise=max(model.noise, min(contrast.model.noise, least)))
-        return contrast if _alike(model, contrast.model) else BernoulliGaussian(model)
 
 
 def likelihood_stages(
@@ -166,110 +81,6 @@ def likelihood_stages(
 def few_samples(n_samples: int, n_features: int) -> bool:
     """Whether samples are so few that atoms feel each other, and the idle step is worth and within its price."""
     return n_samples <= FEW_PER_FEATURE * n_features and n_samples * n_features**3 <= MOST_IDLE_WORK
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the refined answer is to be believed, and the numbers behind it."""
-
-    accepted: bool
-    reason: str
-    error: float = math.inf  # error bar and bias
-    exact: bool = False
-
-
-AS_ASKED = Verdict(True, "refined: as asked")
-EXACT = Verdict(True, "refined: codes are exactly sparse", 0.0, exact=True)
-
-
-def judge(pilot: Solution, refined: Solution, model: CodeModel, n_mixed: int) -> Verdict:
-    """Choose between the l_p answer and the refined one, whose `sums` have the pilot's contrast beside their own.
-
-    `model` is the law of the codes at the refined answer.
-    """
-    if exact(model, refined.sums.weight) and n_mixed == 0:
-        return EXACT
-    if not refined.converged:
-        return Verdict(False, "kept l_p: the refinement did not converge")
-    return hausman(moments(pilot.sums), refined.sums, apart(pilot.A, refined.A))
-
-
-def hausman(one: CodeMoments, sums: Sums, seen: float) -> Verdict:
-    """Choose between the l_p answer, of these moments, and the refined one, of these sums, by what lies between them.
-
-    If the likelihood is right, the two answers differ by no more than their error bars say. If it is wrong, the refined
-    answer is biased, and the excess of the difference `seen` shows by how much. The refined answer is taken if its
-    error bar and its bias together are smaller than the error bar of the pilot.
-    """
-    r, two = sums.weight, moments(sums)
-    pilot_error, refined_error = (error_bar(m, r) for m in (one, two))
-    if pilot_error > MOST_ERROR:
-        return Verdict(False, NOTHING_FOUND)
-    if not math.isfinite(refined_error):
-        return Verdict(False, "kept l_p: the refined answer is not a maximum")
-    cross = to_numpy(sums.extra["cross"]) / r
-    shared = float(np.mean(2 * np.sum(two.angle_covariances(one, cross, r), axis=1)))
-    return _weighed(refined_error, seen - (pilot_error + refined_error - 2 * shared), pilot_error)
-
-
-def judge_cleaned(pilot: Solution, cleaned: Solution, noise: float) -> Verdict:
-    """Choose between the l_p answer and that for cleaned samples, which look corrupted.
-
-    Corruption biases the pilot by as much as it likes, so a large difference alone is not held against the cleaned
-    answer if the cleaning took most of the `noise` away, which codes of another law than assumed would not let it.
-    """
-    r = cleaned.sums.weight
-    pilot_error, error = (error_bar(moments(found.sums), r) for found in (pilot, cleaned))
-    if not (cleaned.converged and math.isfinite(error)):
-        return Verdict(False, "kept l_p: the answer for cleaned samples is not a maximum")
-    assert isinstance(cleaned.contrast, SparseCorruption)
-    left, law = cleaned.contrast.model.noise, cleaned.contrast.law
-    if left < 0.5 * noise:
-        hits = f"{100 * law.rate:.2g} % of the entries were hit"
-        return Verdict(True, f"refined: {hits}; cleaning takes the noise from {noise:.2g} to {left:.2g}", error)
-    return _weighed(error, apart(pilot.A, cleaned.A) - max(pilot_error - error, 0.0), pilot_error)
-
-
-def apart(A: Array, B: Array) -> float:
-    """Difference of two answers as a recovery error."""
-    return 1 - float(np.sum((to_numpy(A) @ to_numpy(B).T) ** 4)) / int(A.shape[0])
-
-
-def _weighed(error: float, excess: float, pilot_error: float) -> Verdict:
-    """Verdict on a refined answer of this error bar whose difference from l_p exceeds what is expected by `excess`.
-
-    That counts more than once: what made the refined answer biased has biased the pilot too, which the difference does
-    not show.
-    """
-    bias = 2.5 * max(0.0, excess)
-    numbers = f"error bar {error:.2g} + bias {bias:.2g}, l_p {pilot_error:.2g}"
-    if error + bias < 0.95 * pilot_error:
-        return Verdict(True, f"refined: {numbers}", error + bias)
-    return Verdict(False, f"kept l_p: refined {numbers}")
-
-
-def error_bar(of: CodeMoments, n_samples: float) -> float:
-    """Expected error of an answer with these moments, infinite where it is no maximum."""
-    errors = atom_errors(of, n_samples)
-    if not np.all(np.isfinite(errors)):
-        return math.inf
-    return float(np.mean(with_small_sample_correction(errors, len(errors), n_samples)))
-
-
-def exact(model: CodeModel, n_samples: float) -> bool:
-    """Tell whether the codes of every atom have so many zeros that the atom must be a true one.
-
-    A direction can be chosen orthogonal to n - 1 samples, and then to no others by chance: atoms with half as many
-    zero codes again are no accident.
-    """
-    zeros = (1 - model.density) * n_samples
-    tiny = model.noise <= 1e-10 * float(np.mean(model.density * model.power))
-    return bool(tiny and np.all(zeros > 1.5 * len(zeros)))
-
-
-def _alike(new: CodeModel, old: CodeModel) -> bool:
-    drift = float(np.mean(np.abs(np.log(new.density / old.density))))
-    return abs(math.log(new.noise / old.noise)) < 0.1 and drift < 0.05
 
 
 @dataclass(frozen=True)
