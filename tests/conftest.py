@@ -18,7 +18,7 @@ def pytest_configure(config):
 
     Not in pyproject.toml, where the names would import the package before its coverage is measured.
     """
-    for name in exceptions.__all__:
+    for name in (name for name in exceptions.__all__ if name.endswith("Warning")):
         config.addinivalue_line("filterwarnings", f"error::elldict.exceptions.{name}")
     config.addinivalue_line("filterwarnings", "error::sklearn.exceptions.ConvergenceWarning")
 

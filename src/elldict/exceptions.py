@@ -1,8 +1,8 @@
-"""Warnings by name, so that each can be filtered on its own."""
+"""Warnings and errors by name, so that each can be filtered or caught on its own."""
 
 from __future__ import annotations
 
-__all__ = ["NotIdentifiableWarning", "NotWhiteWarning", "RankWarning"]
+__all__ = ["NotIdentifiableWarning", "NotWhiteWarning", "RankWarning", "SamplesChangedError", "SamplesFileError"]
 
 
 class NotIdentifiableWarning(UserWarning):
@@ -15,3 +15,11 @@ class NotWhiteWarning(UserWarning):
 
 class RankWarning(UserWarning):
     """The samples do not vary in every direction."""
+
+
+class SamplesFileError(ValueError):
+    """A file of samples is damaged, or does not hold what samples are made of."""
+
+
+class SamplesChangedError(SamplesFileError):
+    """A file of samples is no longer the one that was opened."""

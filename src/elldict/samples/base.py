@@ -58,6 +58,10 @@ class Samples(Protocol):
     @property
     def space(self) -> Space: ...  # noqa: D102
 
+    def fingerprint(self) -> str:
+        """Tell these samples from others, without a look at all of them."""
+        ...
+
     def sum_over(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, in tile order."""
         ...

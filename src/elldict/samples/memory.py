@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from elldict.kernels.threads import in_order
 from elldict.samples.base import Kernel, S, find_misfit, not_finite, rows_per_tile, tile_bounds
+from elldict.samples.digest import sampled_ranges, started_digest
 from elldict.space import Array, Space, real_dtype, to_numpy
 
 T = TypeVar("T")
@@ -49,6 +50,14 @@ class MemorySamples:
     def space(self) -> Space:
         """Library and device of the array."""
         return Space.of(self.X)
+
+    def fingerprint(self) -> str:
+        """Digest of shape, dtype and values: of all values up to 64 MB, of blocks spread over them beyond."""
+        digest = started_digest("memory", self.n_samples, self.n_features, self.dtype, self.X.dtype)
+        row_bytes = self.n_features * (4 if self.dtype == "float32" else 8)
+        for start, stop in sampled_ranges(self.n_samples, row_bytes):
+            digest.update(to_numpy(self._tile((start, stop))).tobytes())
+        return digest.hexdigest()
 
     def sum_over(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, in tile order."""

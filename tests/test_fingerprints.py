@@ -1,0 +1,31 @@
+"""Fingerprints: equal for equal samples, different for others, cheap for large ones."""
+
+import numpy as np
+import pytest
+
+from elldict.samples import digest
+from elldict.samples.digest import sampled_ranges
+from elldict.samples.memory import MemorySamples
+
+
+def test_memory_fingerprint_follows_shape_dtype_and_every_value(rng):
+    X = rng.standard_normal((50, 4))
+    first = MemorySamples(X).fingerprint()
+    assert MemorySamples(np.asfortranarray(X)).fingerprint() == first, "the same values, laid out differently"
+    changed = X.copy()
+    changed[37, 2] = np.nextafter(changed[37, 2], 9)
+    others = [changed, X.reshape(40, 5), X.astype(np.float32), X[:-1]]
+    assert len({first, *(MemorySamples(other).fingerprint() for other in others)}) == 5
+
+
+@pytest.mark.parametrize(("n_samples", "row_bytes"), [(1, 8), (1000, 400), (10**6, 400), (3 * 10**7, 400), (7, 10**8)])
+def test_ranges_begin_and_end_with_the_samples_and_never_overlap(n_samples, row_bytes):
+    ranges = list(sampled_ranges(n_samples, row_bytes))
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == n_samples
+    assert all(before[1] <= after[0] for before, after in zip(ranges, ranges[1:], strict=False))
+    read = sum(stop - start for start, stop in ranges) * row_bytes
+    if n_samples * row_bytes <= digest.DIGESTED_WHOLE:
+        assert read == n_samples * row_bytes
+    else:
+        assert read <= digest.N_BLOCKS * max(digest.BLOCK_BYTES, row_bytes)

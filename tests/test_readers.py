@@ -1,0 +1,194 @@
+"""Readers: the same rows whatever the file looks like, and errors that say where."""
+
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from elldict.exceptions import SamplesChangedError, SamplesFileError
+from elldict.samples.npy import memmap_reader, npy_reader
+
+SHAPE = (103, 5)
+
+
+@pytest.fixture
+def X(rng):  # noqa: N802
+    return rng.standard_normal(SHAPE)
+
+
+def saved(folder, array, name="data.npy"):
+    path = folder / name
+    np.save(path, array)
+    return path
+
+
+VARIANTS = {
+    "float64": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "half": lambda X: X.astype(np.float16),
+    "integers": lambda X: np.round(10 * X).astype(np.int16),
+    "booleans": lambda X: X > 0,
+    "big-endian": lambda X: X.astype(">f8"),
+    "fortran": np.asfortranarray,
+    "fortran float32": lambda X: np.asfortranarray(X.astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_npy_rows_are_those_of_the_array(tmp_path, X, variant):
+    array = VARIANTS[variant](X)
+    reader = npy_reader(saved(tmp_path, array))
+    assert (reader.n_samples, reader.n_features) == SHAPE
+    assert reader.dtype == ("float32" if array.dtype == np.float32 else "float64")
+    for start, stop in [(0, 103), (0, 1), (17, 64), (102, 103), (5, 5)]:
+        rows = reader.read(start, stop)
+        assert rows.flags.c_contiguous
+        assert str(rows.dtype) == reader.dtype
+        np.testing.assert_array_equal(rows, array[start:stop])
+    out = np.empty((20, 5), reader.dtype)
+    assert reader.read(3, 23, out) is out
+    np.testing.assert_array_equal(out, array[3:23])
+    for numbers in ([0], [102], [0, 1, 2, 50, 51, 102], range(103), []):
+        index = np.array(numbers, dtype=np.int64)
+        np.testing.assert_array_equal(reader.take(index), array[index])
+
+
+def test_readers_can_be_pickled_and_read_by_many_threads(tmp_path, X):
+    reader = pickle.loads(pickle.dumps(npy_reader(saved(tmp_path, X))))
+    with ThreadPoolExecutor(8) as pool:
+        for start, rows in enumerate(pool.map(lambda start: reader.read(start, start + 3), range(100))):
+            np.testing.assert_array_equal(rows, X[start : start + 3])
+
+
+def test_place_is_the_byte_at_which_a_sample_begins(tmp_path, X):
+    path = saved(tmp_path, X)
+    byte = int(npy_reader(path).place(17).rsplit(" ", 1)[1])
+    assert np.frombuffer(path.read_bytes()[byte : byte + 8])[0] == X[17, 0]
+
+
+CUTS = {
+    "whole": lambda mapped: mapped,
+    "rows": lambda mapped: mapped[10:90],
+    "transposed back": lambda mapped: mapped.T[:, 3:60],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("header", [0, 128, 5000])
+def test_views_of_maps_are_read_from_their_place_in_the_file(tmp_path, X, cut, header):
+    (tmp_path / "raw").write_bytes(b"x" * header + X.tobytes())
+    view = CUTS[cut](np.memmap(tmp_path / "raw", np.float64, "r", header, SHAPE))
+    reader = memmap_reader(view)
+    if view.flags.c_contiguous or view.flags.f_contiguous:
+        np.testing.assert_array_equal(reader.read(0, len(view)), view)
+    else:
+        assert reader is None, "its rows do not lie one after another"
+
+
+def test_maps_that_are_not_their_file_are_not_read_from_it(tmp_path, X):
+    path = saved(tmp_path, X)
+    assert memmap_reader(np.load(path, mmap_mode="c")) is None, "changes are in memory only"
+    assert memmap_reader(np.load(path, mmap_mode="r")[::2]) is None
+    mapped = np.load(path, mmap_mode="r")
+    np.save(tmp_path / "other.npy", X + 1)
+    (tmp_path / "other.npy").replace(path)
+    assert memmap_reader(mapped) is None, "another file has taken its name"
+    path.unlink()
+    assert memmap_reader(mapped) is None
+
+
+def test_changes_through_a_map_are_seen_before_they_are_on_disk(tmp_path, X):
+    mapped = np.lib.format.open_memmap(tmp_path / "new.npy", "w+", X.dtype, X.shape)
+    mapped[:] = X
+    reader = memmap_reader(mapped)
+    np.testing.assert_array_equal(reader.read(0, 103), X)
+    mapped.flush()
+    reader.check_unchanged()
+
+
+# --- damaged files ----------------------------------------------------------------------------------------------------
+
+
+def test_truncated_file_is_named_with_its_bytes(tmp_path, X):
+    path = saved(tmp_path, X)
+    os.truncate(path, 1000)
+    with pytest.raises(SamplesFileError, match=r"data\.npy is truncated: it ends at byte 1000, .* ends at byte 4248"):
+        npy_reader(path)
+
+
+@pytest.mark.parametrize("damage", [b"\x93NUMPX\x01", b"\x93NUMPY\x09\x00v\x00", b"\x93NUMPY\x01\x00\xff\xff{"])
+def test_damaged_header_is_named(tmp_path, X, damage):
+    path = saved(tmp_path, X)
+    content = bytearray(path.read_bytes())
+    content[: len(damage)] = damage
+    path.write_bytes(content)
+    with pytest.raises(SamplesFileError, match=r"data\.npy has no valid \.npy header"):
+        npy_reader(path)
+
+
+def test_pickled_objects_are_never_loaded(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    with pytest.raises(SamplesFileError, match="pickled Python objects"):
+        npy_reader(saved(tmp_path, np.array([[Trap()]], dtype=object)))
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("array", "found"),
+    [
+        (np.zeros(5), r"shape \(5,\)"),
+        (np.zeros((2, 3, 4)), r"shape \(2, 3, 4\)"),
+        (np.zeros((0, 4)), "empty"),
+        (np.zeros((4, 0)), "empty"),
+        (np.zeros((4, 4), complex), "complex128"),
+        (np.zeros((4, 4), "U3"), "<U3"),
+        (np.zeros((4, 4), "M8[s]"), "datetime64"),
+        (np.zeros((4, 4), [("a", float)]), "expected real numbers"),
+    ],
+)
+def test_arrays_that_are_no_samples_are_refused(tmp_path, array, found):
+    with pytest.raises(SamplesFileError, match=rf"data\.npy.*{found}"):
+        npy_reader(saved(tmp_path, array))
+
+
+def write_in_place(path):
+    with path.open("r+b") as stream:
+        stream.seek(500)
+        stream.write(b"\1" * 8)
+
+
+CHANGES = {
+    "written to": write_in_place,
+    "truncated": lambda path: os.truncate(path, 2000),
+    "appended to": lambda path: path.write_bytes(path.read_bytes() + b"more"),
+    "replaced": lambda path: saved(path.parent, np.zeros(SHAPE), "other.npy").replace(path),
+    "removed": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_files_are_noticed(tmp_path, X, change):
+    path = saved(tmp_path, X)
+    os.utime(path, (1, 1))
+    reader = npy_reader(path)
+    reader.check_unchanged()
+    CHANGES[change](path)
+    with pytest.raises(SamplesChangedError, match=r"data\.npy has (changed|been removed) since it was opened"):
+        reader.check_unchanged()
+    with pytest.raises((SamplesChangedError, FileNotFoundError)):
+        reader.read(0, 10)
+
+
+def test_fingerprints_tell_files_apart_and_survive_a_move(tmp_path, X):
+    path = saved(tmp_path, X)
+    before = npy_reader(path).fingerprint()
+    assert npy_reader(path.rename(tmp_path / "moved.npy")).fingerprint() == before
+    prints = {before}
+    for number, other in enumerate([X[:-1], X.T.copy(), X.astype(np.float32), np.asfortranarray(X), X + 1e-9]):
+        prints.add(npy_reader(saved(tmp_path, other, f"{number}.npy")).fingerprint())
+    assert len(prints) == 6
