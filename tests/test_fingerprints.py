@@ -1,5 +1,7 @@
 """Fingerprints: equal for equal samples, different for others, cheap for large ones."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ def test_ranges_begin_and_end_with_the_samples_and_never_overlap(n_samples, row_
     ranges = list(sampled_ranges(n_samples, row_bytes))
     assert ranges[0][0] == 0
     assert ranges[-1][1] == n_samples
-    assert all(before[1] <= after[0] for before, after in zip(ranges, ranges[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(ranges))
     read = sum(stop - start for start, stop in ranges) * row_bytes
     if n_samples * row_bytes <= digest.DIGESTED_WHOLE:
         assert read == n_samples * row_bytes
