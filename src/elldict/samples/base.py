@@ -63,7 +63,7 @@ class Samples(Protocol):
         ...
 
     def sum_over(self, kernel: Kernel[S]) -> S:
-        """Add up what the kernel makes of every tile, in tile order."""
+        """Add up what the kernel makes of every tile, in tile order, along the tree of `samples.fold`."""
         ...
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:

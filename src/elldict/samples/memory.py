@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from elldict.kernels.threads import in_order
 from elldict.samples.base import Kernel, S, find_misfit, not_finite, rows_per_tile, tile_bounds
 from elldict.samples.digest import sampled_ranges, started_digest
+from elldict.samples.fold import folded
 from elldict.space import Array, Space, real_dtype, to_numpy
 
 T = TypeVar("T")
@@ -60,8 +59,8 @@ class MemorySamples:
         return digest.hexdigest()
 
     def sum_over(self, kernel: Kernel[S]) -> S:
-        """Add up what the kernel makes of every tile, in tile order."""
-        return functools.reduce(operator.add, self._visited(lambda: self._visitor(kernel)))
+        """Add up what the kernel makes of every tile, along the tree."""
+        return folded(self._visited(lambda: self._visitor(kernel)))
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
         """Array of shape (n_samples, n_columns) with what the kernel makes of every tile."""
