@@ -89,7 +89,7 @@ def run_python(script):
 
 
 def test_importing_the_package_imports_no_optional_dependency():
-    heavy = ["torch", "dask", "matplotlib", "typer", "jinja2", "cupy"]
+    heavy = ["torch", "dask", "matplotlib", "typer", "jinja2", "cupy", "zarr", "pyarrow"]
     run_python(f"import sys, elldict; found = [m for m in {heavy} if m in sys.modules]; assert not found, found")
 
 
@@ -110,6 +110,7 @@ def public_objects():
         if not name.startswith("_") and inspect.isfunction(member):
             yield f"elldict.LpDictionaryLearning.{name}", member
     yield "elldict.load", elldict.load
+    yield "elldict.open_samples", elldict.open_samples
     yield "elldict.Iteration", elldict.Iteration
     for module in (elldict.datasets, elldict.metrics, elldict.theory):
         for name in module.__all__:

@@ -1,17 +1,26 @@
-"""Files that are complete or not there."""
+"""Files and folders that are complete or not there."""
 
 from __future__ import annotations
 
 import errno
 import os
 import secrets
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file; until it is complete and on disk, an older one at `path` stays as it is.
+    """Let `write` fill a file; until it is complete and on disk, an older one at `path` stays as it is."""
+    with atomic_file(path) as stream:
+        write(stream)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A stream that becomes the file at `path` when the block ends; if it fails, an older file stays as it is.
 
     A link is followed: the file that it names is replaced, not the link.
     """
@@ -20,14 +29,43 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     temporary = temporary_beside(path)
     try:
         with temporary.open("xb") as stream:
-            write(stream)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    _sync(path.parent)
+
+
+@contextmanager
+def atomic_folder(path: Path, may_replace: Callable[[Path], bool]) -> Iterator[Path]:
+    """A folder that gets the name `path` when the block ends, and is removed if it fails.
+
+    A folder that is there already is replaced only if `may_replace` says so. No system exchanges two folders in one
+    step: for a moment there is neither, never a mixture.
+    """
+    path = path.resolve()
+    if path.exists() and not (path.is_dir() and may_replace(path)):
+        raise OSError(errno.EEXIST, "exists, and is nothing that may be replaced", str(path))
+    new, old = temporary_beside(path), temporary_beside(path)
+    new.mkdir()
+    try:
+        yield new
+        for content in new.rglob("*"):
+            _sync(content)
+        _sync(new)
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
+    except BaseException:
+        if old.exists():
+            old.rename(path)
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+    _sync(path.parent)
 
 
 def temporary_beside(path: Path) -> Path:
@@ -41,10 +79,10 @@ def refuse_special(path: Path) -> None:
         raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable; a system that cannot open folders has nothing to sync."""
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a folder, durable; a system that cannot open folders has nothing to sync."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return
     try:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import orthogonal_mp_gram
 
 from elldict.kernels.generic import FreshWork
-from elldict.samples.base import Samples
+from elldict.samples.base import Misfit, Samples, find_misfit, not_finite, rows_per_tile
+from elldict.samples.sinks import file_sink, opened_again
 from elldict.solver.code_model import CodeModel
 from elldict.solver.contrasts import BernoulliGaussian
 from elldict.solver.terms import Needs, Weighted
-from elldict.space import Array, Space, real_dtype, to_numpy
+from elldict.space import Array, Space, real_dtype, to_numpy, total
 
 Rule = Callable[[Array, Any], Array]
 """From linear codes (b, m) of a tile, and their array namespace, to the codes wanted."""
@@ -139,14 +142,63 @@ class CodeKernel:
         return visit
 
 
+@dataclass(frozen=True)
+class Total:
+    """Sum over some samples, unless one of them is not finite."""
+
+    weight: int
+    value: float
+    misfit: Misfit | None
+
+    def __add__(self, other: Total) -> Total:
+        later = other.misfit and replace(other.misfit, sample=self.weight + other.misfit.sample)
+        return Total(self.weight + other.weight, self.value + other.value, self.misfit or later)
+
+
+@dataclass(frozen=True)
+class TotalKernel:
+    """Sum of all that another kernel makes of a tile, in float64."""
+
+    codes: CodeKernel
+
+    def bind(self, space: Space) -> Callable[[Array], Total]:
+        """Return the function that adds up one tile."""
+        visit = self.codes.bind(space)
+
+        def add_up(Y: Array) -> Total:
+            misfit = find_misfit(Y, space.xp)
+            return Total(int(Y.shape[0]), math.nan if misfit else total(visit(Y)), misfit)
+
+        return add_up
+
+
 def encode(samples: Samples, rows: Array, mean: Array, rule: Rule) -> Array:
     """Codes (r, m) of all samples."""
     return samples.map_rows(CodeKernel(rows, mean, rule, samples.dtype, samples.dtype), int(rows.shape[0]))
 
 
+def encode_into(path: str | os.PathLike[str], samples: Samples, rows: Array, mean: Array, rule: Rule) -> Any:
+    """Codes of all samples, written to a file tile by tile; returns them as an array that is left on disk."""
+    _refuse_input(path, samples)
+    kernel = CodeKernel(rows, mean, rule, samples.dtype, samples.dtype)
+    shape = (samples.n_samples, int(rows.shape[0]))
+    tile_rows = rows_per_tile(samples.n_samples, samples.n_features, samples.dtype)
+    with file_sink(path, shape, samples.dtype, tile_rows) as sink:
+        samples.write_rows(kernel, sink)
+    return opened_again(path)
+
+
 def log_likelihoods(samples: Samples, rows: Array, mean: Array, rule: Likelihood) -> Array:
     """Log-likelihood (r,) of all samples; in float64, where the squares of rare codes do not overflow."""
     return samples.map_rows(CodeKernel(rows, mean, rule, "float64", samples.dtype), 1)[:, 0]
+
+
+def mean_log_likelihood(samples: Samples, rows: Array, mean: Array, rule: Likelihood) -> float:
+    """Mean log-likelihood of all samples."""
+    found = samples.sum_over(TotalKernel(CodeKernel(rows, mean, rule, "float64", "float64")))
+    if found.misfit is not None:
+        raise not_finite(samples, found.misfit)
+    return found.value / found.weight
 
 
 def decode(codes: Array, components: Array, mean: Array) -> Array:
@@ -180,3 +232,10 @@ def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
     lengths = np.linalg.norm(atoms, axis=1)
     atoms = atoms / lengths[:, None]
     return atoms, MatchingPursuit(atoms @ atoms.T, lengths, k)
+
+
+def _refuse_input(path: str | os.PathLike[str], samples: Samples) -> None:
+    """Raise if the output would take the place of the input, or of a folder that holds it."""
+    source = getattr(samples, "path", "")
+    if source and Path(source).resolve().is_relative_to(Path(path).resolve()):
+        raise ValueError(f"out={os.fspath(path)} is also the input, or holds it. Choose another name.")

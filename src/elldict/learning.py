@@ -20,6 +20,7 @@ from elldict.dictionary import Dictionary, Laws, canonical_dictionary, laws_of
 from elldict.kernels.threads import one_blas_thread
 from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
+from elldict.samples.base import Samples
 from elldict.samples.frame import Frame, code_bound
 from elldict.samples.survey import survey
 from elldict.solver.contrasts import Lp
@@ -29,7 +30,7 @@ from elldict.solver.quick import Task, by_newton, quickly_solved, solved
 from elldict.solver.result import Callback
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
-from elldict.space import Array, Space, total
+from elldict.space import Array, Space
 from elldict.validation import (
     check_callback,
     check_codes,
@@ -219,8 +220,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples, as rows. Any array that follows the array API standard; integers are converted tile by tile.
+        X : array-like of shape (n_samples, n_features), path or Samples
+            Samples, as rows. Any array that follows the array API standard; integers are converted tile by tile. Or
+            samples that are left where they are: the name of a ``.npy``, zarr or parquet file, an open `numpy.memmap`
+            or zarr array, or what :func:`elldict.open_samples` returns.
         y : None
             Ignored.
         callback : callable, optional
@@ -270,24 +273,29 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.refined_ = answer.refined
         self.history_ = history
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
         """Codes of samples, by `transform_algorithm`.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples, as rows.
+        X : array-like of shape (n_samples, n_features), path or Samples
+            Samples, as rows; whatever `fit` takes.
+        out : str or path-like, default=None
+            File for the codes, ``.npy`` or ``.zarr``. They are written block by block and need no memory; the file is
+            complete or it is not there.
 
         Returns
         -------
         array of shape (n_samples, n_components_)
-            Codes.
+            Codes; those of a file are left on disk, as a `numpy.memmap` or a zarr array.
         """
         check_is_fitted(self)
         self._validate_params()  # those of transform may have been set after the fit
         check_same_space(self, X, self.components_, "transform")
         rows, rule = self._coder()
         samples = check_samples(self, X, fitting=False)
+        if out is not None:
+            return coding.encode_into(out, samples, rows, self.mean_, rule)
         return coding.encode(samples, rows, self.mean_, rule)
 
     def inverse_transform(self, X: Any) -> Array:
@@ -311,28 +319,23 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples, as rows.
+        X : array-like of shape (n_samples, n_features), path or Samples
+            Samples, as rows; whatever `fit` takes.
 
         Returns
         -------
         array of shape (n_samples,)
             Log-likelihoods, in the units of X. Directions in which the samples of the fit did not vary are left out.
         """
-        check_is_fitted(self)
-        check_same_space(self, X, self.components_, "score_samples")
-        samples = check_samples(self, X, fitting=False)
-        laws = (self.density_, self.scale_, self.noise_std_)
-        rows, rule = coding.likelihood_coder(self.unmixing_, self._rest, laws, self._rest_std)
-        return coding.log_likelihoods(samples, rows, self.mean_, rule)
+        return coding.log_likelihoods(*self._judged(X, "score_samples"))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         """Mean log-likelihood of samples, for choosing p and n_components on data that the fit has not seen.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples, as rows.
+        X : array-like of shape (n_samples, n_features), path or Samples
+            Samples, as rows; whatever `fit` takes.
         y : None
             Ignored.
 
@@ -341,8 +344,16 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         float
             Mean of `score_samples`.
         """
-        logs = self.score_samples(X)
-        return total(logs) / int(logs.shape[0])
+        return coding.mean_log_likelihood(*self._judged(X, "score"))
+
+    def _judged(self, X: Any, method: str) -> tuple[Samples, Array, Array, coding.Likelihood]:
+        """Samples, and what makes log-likelihoods of them."""
+        check_is_fitted(self)
+        check_same_space(self, X, self.components_, method)
+        samples = check_samples(self, X, fitting=False)
+        laws = (self.density_, self.scale_, self.noise_std_)
+        rows, rule = coding.likelihood_coder(self.unmixing_, self._rest, laws, self._rest_std)
+        return samples, rows, self.mean_, rule
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that :func:`elldict.load` reads.

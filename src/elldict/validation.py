@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import array_api_compat
@@ -12,18 +13,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_array, validate_data
 
-from elldict.samples.base import find_misfit
+from elldict.samples.base import Samples, find_misfit
 from elldict.samples.memory import MemorySamples
+from elldict.samples.open import is_samples, is_source, open_samples
 from elldict.samples.survey import Survey
-from elldict.space import Array, Space, detached, is_foreign, real_dtype
+from elldict.space import HOST, Array, Space, detached, is_foreign, real_dtype
 
 
-def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> MemorySamples:
+def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Samples:
     """Return X as samples; set or check the number and the names of the features.
 
-    The kind of array is looked at first: scikit-learn's own check turns what it does not know into NumPy.
-    Whether all values are finite is left to the first pass over the tiles.
+    The kind of X is looked at first: scikit-learn's own check would load a file whole, and turns arrays that it does
+    not know into NumPy. Whether all values are finite is left to the first pass over the tiles.
     """
+    if is_source(X) and not _left_to_scikit_learn(X):
+        return _checked_source(estimator, open_samples(X), fitting=fitting)
     if is_foreign(X):
         _check_foreign(X, n_least=2 if fitting else 1)
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
@@ -42,6 +46,35 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> MemoryS
     if X.dtype.kind not in "fiub":
         raise ValueError(f"X has dtype {X.dtype}, expected real numbers.")
     return MemorySamples(X)
+
+
+@dataclass(frozen=True)
+class _Features:
+    """Number and names of features, as scikit-learn asks a data frame for them."""
+
+    shape: tuple[int, int]
+    names: tuple[str, ...] | None
+
+    def __dataframe__(self) -> _Features:
+        return self
+
+    def column_names(self) -> tuple[str, ...]:
+        return self.names or ()
+
+
+def _checked_source(estimator: BaseEstimator, samples: Samples, *, fitting: bool) -> Samples:
+    shape = (samples.n_samples, samples.n_features)
+    _check_size(shape, n_least=2 if fitting else 1)
+    names = getattr(samples, "feature_names", None)
+    # without names it looks like an array: data frames are expected to have them
+    features = np.broadcast_to(0.0, shape) if names is None else _Features(shape, names)
+    validate_data(estimator, features, reset=fitting, skip_check_array=True)
+    return samples
+
+
+def _left_to_scikit_learn(X: Any) -> bool:
+    """Mapped arrays that are no samples are refused in scikit-learn's words, as other arrays are."""
+    return isinstance(X, np.memmap) and (X.ndim != 2 or X.dtype.kind not in "fiub" or min(X.shape) < 2)
 
 
 def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Array:
@@ -70,7 +103,10 @@ def check_callback(callback: Any) -> None:
 
 def check_same_space(estimator: BaseEstimator, array: Array, fitted: Array, method: str) -> None:
     """Raise if samples come from another array library or device than those of the fit."""
-    given = Space.of(array) if is_foreign(array) else Space.of(np.empty(0))
+    if is_samples(array):
+        given = array.space
+    else:
+        given = Space.of(array) if is_foreign(array) and not is_source(array) else HOST
     if given != Space.of(fitted):
         raise ValueError(
             f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace and device as those "
@@ -140,7 +176,11 @@ def _check_foreign(X: Array, n_least: int) -> None:
         raise ValueError(f"Expected a 2D array (n_samples, n_features), got {X.ndim}D with shape {tuple(X.shape)}.")
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError(f"Complex data not supported: X has dtype {X.dtype}.")
-    r, n = X.shape
+    _check_size(X.shape, n_least)
+
+
+def _check_size(shape: tuple[int, int], n_least: int) -> None:
+    r, n = shape
     if r < n_least or n < n_least:
         raise ValueError(
             f"Found array with {r} sample(s) and {n} feature(s) while a minimum of {n_least} of each is required."

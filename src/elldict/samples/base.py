@@ -46,6 +46,14 @@ class Kernel(Protocol[T_co]):
         ...
 
 
+class Sink(Protocol):
+    """Where rows go: it takes them by the number of the first, from several threads and in any order."""
+
+    def write(self, start: int, rows: Array) -> None:
+        """Take some rows."""
+        ...
+
+
 class Samples(Protocol):
     """A source of samples, sample-major: shape (n_samples, n_features)."""
 
@@ -68,6 +76,10 @@ class Samples(Protocol):
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
         """Put together what the kernel makes of every tile, a row a sample."""
+        ...
+
+    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+        """Give the sink what the kernel makes of every tile."""
         ...
 
     def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import array_api_compat
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.kernels.threads import in_order
-from elldict.samples.base import Kernel, S, find_misfit, not_finite, rows_per_tile, tile_bounds
+from elldict.samples.base import Kernel, S, Sink, rows_per_tile, tile_bounds
 from elldict.samples.digest import sampled_ranges, started_digest
 from elldict.samples.fold import folded
+from elldict.samples.sinks import ArraySink, checked_writer
 from elldict.space import Array, Space, real_dtype, to_numpy
 
 T = TypeVar("T")
@@ -66,23 +67,18 @@ class MemorySamples:
         """Array of shape (n_samples, n_columns) with what the kernel makes of every tile."""
         xp = self.space.xp
         out = xp.empty((self.n_samples, n_columns), dtype=getattr(xp, self.dtype), device=self.space.device)
+        self.write_rows(kernel, ArraySink(out))
+        return out
+
+    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+        """Give the sink what the kernel makes of every tile."""
 
         def make_writer() -> Callable[[tuple[int, int]], None]:
-            visit = kernel.bind(self.space)
-
-            def write(bounds: tuple[int, int]) -> None:
-                start, stop = bounds
-                tile = self._tile(bounds)
-                misfit = find_misfit(tile, xp)
-                if misfit is not None:
-                    raise not_finite(self, replace(misfit, sample=start + misfit.sample))
-                out[start:stop, :] = visit(tile)
-
-            return write
+            write = checked_writer(self, kernel, sink)
+            return lambda bounds: write(bounds[0], self._tile(bounds))
 
         for _ in self._visited(make_writer):
             pass
-        return out
 
     def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""

@@ -90,6 +90,11 @@ def runs(index: NDArray[np.int64], gap: int, longest: int) -> Iterator[NDArray[n
     yield from np.split(index, np.flatnonzero(apart) + 1)
 
 
+def in_words(error: Exception) -> str:
+    """What another library says of a file, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 @dataclass(frozen=True)
 class Stamp:
     """What the system knows of a file: another inode, size or date of change, and it is another file."""
