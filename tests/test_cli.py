@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, cli
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.samples.sinks import NpySink
 
 N_FEATURES = 6
 
@@ -130,6 +134,45 @@ def test_refinement_and_falling_exponents_are_options_of_fit(ask, files):
     assert "expected error" in shown
 
 
+def write_other_formats(folder: Path, samples) -> None:
+    zarr.create_array(folder / "data.zarr", data=samples, chunks=(400, 4))
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(samples.ravel()), N_FEATURES)
+    table = pa.table({"y": lists, "number": pa.array(np.arange(len(samples)))})
+    pq.write_table(table, folder / "data.parquet", row_group_size=300)
+    (folder / "parts").mkdir()
+    names = [f"f{k}" for k in range(N_FEATURES)]
+    for number, part in enumerate(np.array_split(samples, 3)):
+        columns = [*part.T, np.full(len(part), "words")]
+        pq.write_table(pa.table(columns, [*names, "text"]), folder / "parts" / f"{number}.parquet")
+
+
+OPTIONS = {
+    "data.npy": ["--block-size", "100"],
+    "data.zarr": [],
+    "data.parquet": ["--column", "y"],
+    "parts": [word for k in range(N_FEATURES) for word in ("--column", f"f{k}")],
+}
+
+
+@pytest.mark.parametrize("data", OPTIONS)
+@pytest.mark.parametrize("codes", ["codes.npy", "codes.zarr"])
+def test_every_kind_of_file_gives_the_answer_of_the_array(ask, files, samples, data, codes):
+    write_other_formats(files, samples)
+    assert ask("fit", data, "-o", "new.npz", "--seed", "7", *OPTIONS[data]).code == 0
+    here, there = LpDictionaryLearning(random_state=7).fit(samples), elldict.load("new.npz")
+    np.testing.assert_array_equal(there.components_, here.components_)
+    answer = ask("transform", "new.npz", data, "-o", codes, *OPTIONS[data])
+    assert (answer.code, answer.err) == (0, "")
+    assert f"{100 * np.mean(here.transform(samples) != 0):.3g} % of the codes" in answer.out
+    written = np.load(codes) if codes.endswith("npy") else zarr.open_array(codes, mode="r")[:]
+    np.testing.assert_array_equal(written, here.transform(samples))
+    assert is_one_clear_line(ask("transform", "new.npz", data, "-o", codes, *OPTIONS[data]))
+    assert ask("transform", "new.npz", data, "-o", codes, "--force", *OPTIONS[data]).code == 0
+    scored = ask("score", "new.npz", data, *OPTIONS[data])
+    assert (scored.code, scored.err) == (0, "")
+    assert f"{here.score(samples):.6g} a sample" in scored.out
+
+
 def test_force_overwrites_and_leaves_nothing_else_behind(ask, files):
     assert ask("fit", "data.npy", "-o", "model.npz", "--p", "5", "--seed", "1", "--force").code == 0
     assert elldict.load("model.npz").p == 5
@@ -195,6 +238,9 @@ def broken_files(folder: Path, samples) -> None:
     (folder / "damaged.npz").write_bytes(damaged)
     (folder / "folder").mkdir()
     (folder / "taken").touch()
+    write_other_formats(folder, samples)
+    (folder / "data.zarr" / "c" / "1" / "0").unlink()
+    (folder / "photos.zarr").mkdir()
 
 
 FIT = "fit data.npy -o new.npz"
@@ -236,6 +282,18 @@ CODE = "transform model.npz data.npy -o codes.npy"
         ("fit nan.npy -o new.npz", "NaN"),
         ("transform model.npz nan.npy -o codes.npy", "NaN"),
         ("transform model.npz narrow.npy -o codes.npy", "4 features"),
+        ("fit data.zarr -o new.npz", "chunk c/1/0"),
+        ("fit data.parquet -o new.npz", "column="),
+        ("fit data.parquet -o new.npz --column number", "'number' holds numbers, expected lists"),
+        ("fit parts -o new.npz", "'text'"),
+        ("fit data.npy -o new.npz --column y", "no columns"),
+        ("fit data.npy -o new.npz --block-size 0", "--block-size"),
+        ("score model.npz nan.npy", "NaN"),
+        ("score model.npz narrow.npy", "4 features"),
+        ("score model.npz missing.npy", "missing.npy"),
+        ("transform model.npz data.npy -o codes.csv", ".npy or .zarr"),
+        ("transform model.npz data.npy -o photos.zarr --force", "photos.zarr"),
+        ("transform model.npz data.zarr -o data.zarr --force", "also an input"),
         # parameters
         (f"{FIT} --p 2", "'p'"),
         (f"{FIT} --p nan", "'p'"),
@@ -266,8 +324,8 @@ CODE = "transform model.npz data.npy -o codes.npy"
         ("transform data.npy data.npy -o codes.npy", "data.npy"),
         # usage
         ("fit data.npy", "-o"),
-        ("fit -o new.npz", "DATA.npy"),
-        ("transform model.npz -o codes.npy", "DATA.npy"),
+        ("fit -o new.npz", "DATA"),
+        ("transform model.npz -o codes.npy", "DATA"),
         ("info", "MODEL.npz"),
         (f"{FIT} --speed 9", "--speed"),
         (f"{FIT} more", "more"),
@@ -362,12 +420,12 @@ def test_ctrl_c(ask, files, monkeypatch):
 
 
 def test_an_interrupted_write_leaves_the_old_codes(ask, files, monkeypatch):
-    def interrupt(stream, *_args, **_kwargs):
-        stream.write(b"half")
+    def interrupt(sink, *_args, **_kwargs):
+        sink.stream.write(b"half")
         raise KeyboardInterrupt
 
     Path("codes.npy").write_bytes(b"old")
-    monkeypatch.setattr(np, "save", interrupt)
+    monkeypatch.setattr(NpySink, "write", interrupt)
     assert ask(*CODE.split(), "--force").code == 130
     assert Path("codes.npy").read_bytes() == b"old"
     assert names_here() == ["codes.npy", "data.npy", "model.npz"]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elldict.atomic import write_atomically
-from elldict.command_files import MistakeError, check_output, open_samples, write_array
+from elldict.command_files import MistakeError, check_output, open_data, share_not_zero
 from elldict.command_printing import (
     demo_bar,
     fit_bar,
@@ -69,8 +69,17 @@ class Algorithm(StrEnum):
     omp = "omp"
 
 
-DataFile = Annotated[Path, typer.Argument(metavar="DATA.npy", help="Samples, one for each row.")]
+DataFile = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Samples, one for each row: a .npy, zarr or parquet file, or a folder.")
+]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.npz", help="Model written by 'elldict fit'.")]
+Column = Annotated[
+    list[str] | None,
+    typer.Option(help="Column of lists, or (given again and again) columns that are features; array of a zarr group."),
+]
+BlockSize = Annotated[
+    int | None, typer.Option(min=1, help="Samples that are read at a time.", show_default="16 MB of them")
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 
 
@@ -167,13 +176,14 @@ def fit(
     tol: Annotated[float, typer.Option(help="Step at which a start has converged.")] = 1e-6,
     n_init: Annotated[int, typer.Option(help="Number of random starts.")] = 1,
     seed: Annotated[int | None, typer.Option(help="Seed of the random starts.", show_default="random")] = None,
+    column: Column = None,
+    block_size: BlockSize = None,
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
 ) -> None:
     """Learn a dictionary from samples and write it to a file."""
     check_output(output, force, inputs=(data,))
     exponents = _exponents(p)
-    samples = open_samples(data)
     from elldict.learning import LpDictionaryLearning  # noqa: PLC0415
 
     model = LpDictionaryLearning(
@@ -189,36 +199,49 @@ def fit(
     )
     began = time.perf_counter()
     with _mistakes_named(), fit_bar(p, tol, quiet) as callback:
+        samples = open_data(data, column or (), block_size)
         model.fit(samples, callback=callback)
     seconds = time.perf_counter() - began
     model.save(output)
     if not quiet:
-        print_fit(model, samples.shape, seconds, output)
+        print_fit(model, (samples.n_samples, samples.n_features), seconds, output)
 
 
 @app.command()
 def transform(
     model: ModelFile,
     data: DataFile,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="CODES.npy", help="Where the codes go.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="CODES", help="Where the codes go, .npy or .zarr.")],
     algorithm: Annotated[Algorithm | None, typer.Option(help="How codes are made.", show_default="the model's")] = None,
     alpha: Annotated[float | None, typer.Option(help="Threshold, in the units of the codes.")] = None,
     n_nonzero: Annotated[int | None, typer.Option(min=1, help="Codes that omp keeps for each sample.")] = None,
+    column: Column = None,
+    block_size: BlockSize = None,
     force: Force = False,
 ) -> None:
     """Write the codes of samples: their sparse coordinates in a learned dictionary."""
     check_output(output, force, inputs=(model, data))
-    samples = open_samples(data)
     fitted = _open_model(model)
     _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
     with _mistakes_named():
-        codes = fitted.transform(samples)
-    write_array(output, codes)
+        codes = fitted.transform(open_data(data, column or (), block_size), out=output)
     console = make_console()
-    console.print(f"[bold]Coded {len(codes)} samples[/] in {codes.shape[1]} atoms", highlight=False)
+    console.print(f"[bold]Coded {codes.shape[0]} samples[/] in {codes.shape[1]} atoms", highlight=False)
     print_line(console, "algorithm", fitted.transform_algorithm)
-    print_line(console, "non-zero", f"{100 * float((codes != 0).mean()):.3g} % of the codes")
+    print_line(console, "non-zero", f"{100 * share_not_zero(output):.3g} % of the codes")
     print_line(console, "codes", named_file(output))
+
+
+@app.command()
+def score(model: ModelFile, data: DataFile, column: Column = None, block_size: BlockSize = None) -> None:
+    """Show how likely samples are under a learned dictionary: the larger, the better it fits them."""
+    fitted = _open_model(model)
+    with _mistakes_named():
+        samples = open_data(data, column or (), block_size)
+        found = fitted.score(samples)
+    console = make_console()
+    console.print(f"[bold]Scored {samples.n_samples} samples[/]", highlight=False)
+    print_line(console, "log-likelihood", f"{found:.6g} a sample")
 
 
 @app.command()
@@ -277,10 +300,10 @@ def _need(*modules: str) -> None:
 
 @contextmanager
 def _mistakes_named() -> Iterator[None]:
-    """The library raises ValueError and TypeError for what it was given; anywhere else they would be faults of ours."""
+    """The library raises these for what it was given, or lacks; anywhere else they would be faults of ours."""
     try:
         yield
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ImportError) as error:
         raise MistakeError(str(error)) from error
     except MemoryError as error:
         raise MistakeError(f"not enough memory: {error}") from error

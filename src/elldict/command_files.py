@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from elldict.atomic import temporary_beside, write_atomically
+from elldict.atomic import temporary_beside
 
-NPY_MAGIC = b"\x93NUMPY"
-ZIP_MAGIC = b"PK"
+if TYPE_CHECKING:
+    from elldict.samples.base import Samples
+    from elldict.space import Array, Space
 
 
 class MistakeError(Exception):
@@ -21,12 +21,12 @@ class MistakeError(Exception):
 
 def check_output(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
     """Raise now what would otherwise be found out after the work is done."""
-    if path.is_dir():
+    if path.is_dir() and path.suffix != ".zarr":
         raise MistakeError(f"output {path} is a directory, expected the name of a file.")
     if not path.parent.is_dir():
         raise MistakeError(f"output folder {path.parent} does not exist. Create it first.")
     if path.exists():
-        if not path.is_file():
+        if not path.is_file() and not path.is_dir():
             raise MistakeError(f"output {path} is not a regular file. Choose another name.")
         if any(given.exists() and path.samefile(given) for given in inputs):
             raise MistakeError(f"output {path} is also an input. Choose another name.")
@@ -40,31 +40,25 @@ def check_output(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
         raise MistakeError(f"output {path} cannot be written: {error.strerror}.") from error
 
 
-def open_samples(path: Path) -> NDArray[Any]:
-    """Samples (n_samples, n_features), left on disk until they are looked at."""
-    with path.open("rb") as stream:
-        magic = stream.read(len(NPY_MAGIC))
-    if magic.startswith(ZIP_MAGIC):
-        raise MistakeError(f"{path} is an archive (.npz?), expected one array in a .npy file.")
-    if magic != NPY_MAGIC:
-        raise MistakeError(f"{path} is not a .npy file. Write one with numpy.save.")
-    samples = _mapped(path)
-    if samples.ndim != 2 or samples.dtype.kind not in "fiub":
-        raise MistakeError(
-            f"{path} holds an array of shape {samples.shape} of {samples.dtype}, expected (n_samples, n_features) of "
-            "real numbers."
-        )
-    return samples
+def open_data(path: Path, columns: Sequence[str], block_size: int | None) -> Samples:
+    """Samples of a file, left on disk."""
+    from elldict.samples.open import open_samples  # noqa: PLC0415
+
+    column = columns[0] if len(columns) == 1 else list(columns) or None
+    return open_samples(path, column=column, block_size=block_size)
 
 
-def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a .npy file, under exactly this name."""
-    write_atomically(path, lambda stream: np.save(stream, array, allow_pickle=False))
+def share_not_zero(path: Path) -> float:
+    """Share of the values in a file that are not zero; read a block at a time, as whoever wrote them did."""
+    from elldict.samples.open import open_samples  # noqa: PLC0415
+
+    samples = open_samples(path)
+    return samples.sum_over(NonZeroKernel()) / (samples.n_samples * samples.n_features)
 
 
-def _mapped(path: Path) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # NumPy's parser of headers raises what it likes on damaged files
-        raise MistakeError(f"{path} cannot be read: {error}") from error
-    return array
+class NonZeroKernel:
+    """Number of values that are not zero."""
+
+    def bind(self, space: Space) -> Callable[[Array], int]:  # noqa: ARG002
+        """Return the function that counts in one tile."""
+        return np.count_nonzero

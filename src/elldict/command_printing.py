@@ -33,14 +33,17 @@ def print_line(console: Console, name: str, value: object) -> None:
 
 
 def named_file(path: Path) -> str:
-    """Name and size of a file."""
-    return f"{path} ({_size(path.stat().st_size)})"
+    """Name and size of a file, or of all files of a folder."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return f"{path} ({_size(sum(file.stat().st_size for file in files))})"
 
 
 def _size(n_bytes: int) -> str:
     if n_bytes < 1000:
         return f"{n_bytes} bytes"
-    return f"{n_bytes / 1e3:.3g} kB" if n_bytes < 999_500 else f"{n_bytes / 1e6:.3g} MB"
+    if n_bytes < 999_500:
+        return f"{n_bytes / 1e3:.3g} kB"
+    return f"{n_bytes / 1e6:.3g} MB" if n_bytes < 999_500_000 else f"{n_bytes / 1e9:.3g} GB"
 
 
 def print_fit(model: LpDictionaryLearning, shape: tuple[int, ...], seconds: float, output: Path) -> None:

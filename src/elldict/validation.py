@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import array_api_compat
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 from elldict.samples.base import Samples, find_misfit
 from elldict.samples.memory import MemorySamples
 from elldict.samples.open import is_samples, is_source, open_samples
+from elldict.samples.packages import needed
 from elldict.samples.survey import Survey
 from elldict.space import HOST, Array, Space, detached, is_foreign, real_dtype
 
@@ -48,28 +49,19 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Samples
     return MemorySamples(X)
 
 
-@dataclass(frozen=True)
-class _Features:
-    """Number and names of features, as scikit-learn asks a data frame for them."""
-
-    shape: tuple[int, int]
-    names: tuple[str, ...] | None
-
-    def __dataframe__(self) -> _Features:
-        return self
-
-    def column_names(self) -> tuple[str, ...]:
-        return self.names or ()
-
-
 def _checked_source(estimator: BaseEstimator, samples: Samples, *, fitting: bool) -> Samples:
     shape = (samples.n_samples, samples.n_features)
     _check_size(shape, n_least=2 if fitting else 1)
     names = getattr(samples, "feature_names", None)
-    # without names it looks like an array: data frames are expected to have them
-    features = np.broadcast_to(0.0, shape) if names is None else _Features(shape, names)
-    validate_data(estimator, features, reset=fitting, skip_check_array=True)
+    # scikit-learn looks at the number and the names of columns alone
+    columns = np.broadcast_to(0.0, shape) if names is None else _empty_table(names)
+    validate_data(estimator, columns, reset=fitting, skip_check_array=True)
     return samples
+
+
+def _empty_table(names: Sequence[str]) -> Any:
+    arrow = needed("pyarrow", "files")
+    return arrow.Table.from_arrays([arrow.array([], "float64") for _ in names], list(names))
 
 
 def _left_to_scikit_learn(X: Any) -> bool:

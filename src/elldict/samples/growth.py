@@ -33,7 +33,8 @@ def growing(samples: Samples, rng: np.random.Generator) -> Iterator[Samples]:
     most = min(2 * r // 3, MOST_BYTES // (n * (4 if samples.dtype == "float32" else 8)))
     if 3 * size > r or r * n <= SMALL_VALUES:
         most = 0
-    order = rng.permutation(r)[:most] if r < 2**24 else rng.choice(r, most, replace=False, shuffle=True)
+    # a copy, so that the numbers of all the others are forgotten
+    order = rng.permutation(r)[:most].copy() if r < 2**24 else rng.choice(r, most, replace=False, shuffle=True)
     while size <= most:
         index = np.sort(order[:size]).astype(np.int64)
         yield MemorySamples(samples.space.asarray(samples.rows(index), samples.dtype))

@@ -138,7 +138,7 @@ def _file_reader(path: Path, column: str | Sequence[str] | None) -> Reader:
 
 def _mistaken(magic: bytes) -> str:
     if not magic:
-        return "is empty: it is not a .npy, zarr or parquet file."
+        return "is empty: it is not a .npy file, a zarr array or a parquet file."
     if magic.startswith(ARCHIVE_MAGIC):
         return "is an archive (.npz?), expected one array. Write it with numpy.save."
     return "is not a .npy file, a zarr array or a parquet file. Write one, for example with numpy.save."

@@ -237,7 +237,7 @@ def _files(path: str) -> list[str]:
         return [path]
     found = [file for file in Path(path).rglob("*.parquet") if not file.name.startswith((".", "_"))]
     if not found:
-        raise SamplesFileError(f"{path} holds no .parquet files.")
+        raise SamplesFileError(f"{path} is a folder that holds neither a zarr array nor .parquet files.")
     return sorted(map(str, found))
 
 

@@ -55,6 +55,8 @@ def chosen_columns(schema: Any, column: str | Sequence[str] | None, path: str) -
     names = [name for name in schema.names if name not in index] if column is None else list(column)
     if not names:
         raise SamplesFileError(f"{path}: no columns are left to read.")
+    if len(set(names)) < len(names):
+        raise SamplesFileError(f"{path}: columns {_listed(names)} are not all different.")
     if len(names) > 1 and any(kind_of(schema, name, path).listed for name in names):
         raise SamplesFileError(f"{path} has columns {_listed(names)}: name the one with the samples by column=.")
     return names

@@ -73,7 +73,7 @@ def checked_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
     if len(shape) != 2:
         raise SamplesFileError(f"{where} holds an array of shape {shape}, expected (n_samples, n_features).")
     if 0 in shape:
-        raise SamplesFileError(f"{where} holds an array of shape {shape}: it is empty, expected samples.")
+        raise SamplesFileError(f"{where} holds {shape[0]} samples of {shape[1]} features: it is empty.")
     return int(shape[0]), int(shape[1])
 
 

@@ -78,7 +78,7 @@ def file_sink(
 ) -> Iterator[NpySink | ZarrSink]:
     """Sink that becomes the file at `path` (.npy, .zarr) when the block ends, and nothing at all if it fails."""
     check_output_name(path)
-    if Path(path).suffix == ".npy":
+    if Path(path).suffix != ".zarr":
         with atomic_file(Path(path)) as stream:
             header = {"shape": shape, "fortran_order": False, "descr": npy.dtype_to_descr(np.dtype(dtype))}
             npy.write_array_header_1_0(stream, header)
@@ -94,15 +94,15 @@ def file_sink(
 
 def opened_again(path: str | os.PathLike[str]) -> Any:
     """What a sink has written, as an array that is left on disk."""
-    if Path(path).suffix == ".npy":
+    if Path(path).suffix != ".zarr":
         return np.load(path, mmap_mode="r", allow_pickle=False)
     return needed("zarr", "files").open_array(str(path), mode="r")
 
 
 def check_output_name(path: str | os.PathLike[str]) -> None:
-    """Raise if the name does not say which format is wanted."""
-    if Path(path).suffix not in (".npy", ".zarr"):
-        raise ValueError(f"output {os.fspath(path)} should end in .npy or .zarr: the name says which is written.")
+    """Raise if the name says that another format is wanted."""
+    if Path(path).suffix not in (".npy", ".zarr", ""):
+        raise ValueError(f"output {os.fspath(path)} should end in .npy or .zarr: nothing else is written.")
 
 
 def _is_array(folder: Path) -> bool:
