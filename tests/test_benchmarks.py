@@ -138,3 +138,14 @@ def test_a_machine_that_was_not_quiet_is_told():
     disturbance = importlib.import_module("bench_tables").disturbance
     assert disturbance({"calm": [{"elldict": {"others": 0.02}}], "unknown": [{"elldict": {"others": None}}]}) == ""
     assert "shared (60%)" in disturbance({"shared": [{"elldict": {"others": 0.6}}]})
+
+
+def test_files_benchmark_tells_memory_passes_and_rate(tmp_path, capsys):
+    files = importlib.import_module("files")
+    with files.sample_file(tmp_path, 20_000, keep=False) as path:
+        files.fit_apart(path, 20_000)
+        files.compare_rates(path, repeats=1)
+    told = capsys.readouterr().out
+    for word in ("resident memory", "passes", "at best", "ratio"):
+        assert word in told
+    assert not list(tmp_path.iterdir())

@@ -1,9 +1,11 @@
 """Samples in files: the answer of the array to the last bit, in little memory, and never a quiet wrong one."""
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -275,6 +277,48 @@ def test_a_reader_that_fails_fails_the_pass_and_leaves_no_thread(X, tmp_path):
     with pytest.raises(OSError, match="the disk is gone"):
         LpDictionaryLearning().fit(FileSamples(Failing(), 1))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("elldict reading")]
+
+
+def test_work_that_fails_leaves_no_thread(X, tmp_path):
+    class Failing:
+        def bind(self, space):
+            def visit(tile):
+                raise KeyboardInterrupt
+
+            return visit
+
+    with pytest.raises(KeyboardInterrupt):
+        open_samples(as_npy(X, tmp_path), block_size=1).sum_over(Failing())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("elldict reading")]
+
+
+@pytest.mark.parametrize("kind", ["npy", "odd zarr", "lists"])
+def test_fits_in_many_threads_share_a_source(X, tmp_path, in_memory, kind):
+    samples = open_samples(SOURCES[kind](X, tmp_path), block_size=1000)
+    with ThreadPoolExecutor(4) as pool:
+        models = list(pool.map(lambda seed: LpDictionaryLearning(random_state=0).fit(samples), range(4)))
+    for model in models:
+        np.testing.assert_array_equal(model.components_, in_memory["float64"].components_)
+
+
+@pytest.mark.parametrize("kind", ["npy", "odd zarr", "zarr group", "frame", "folder"])
+def test_a_reader_can_be_pickled_half_way(X, tmp_path, kind):
+    source = SOURCES[kind](X, tmp_path)
+    reader = (source if hasattr(source, "reader") else open_samples(source)).reader
+    reader.read(0, 50)  # and holds the rest of a chunk, or an open file
+    again = pickle.loads(pickle.dumps(reader))
+    np.testing.assert_array_equal(again.read(50, 3000), X[50:3000])
+    np.testing.assert_array_equal(reader.read(50, 3000), X[50:3000])
+    assert again.fingerprint() == reader.fingerprint()
+    assert len(pickle.dumps(reader)) < 20_000
+
+
+def test_a_zarr_array_opened_by_a_relative_name_can_be_unpickled_elsewhere(X, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    as_zarr(X, tmp_path)
+    packed = pickle.dumps(open_samples(zarr.open_array("x.zarr", mode="r")).reader)
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(pickle.loads(packed).read(0, 10), X[:10])
 
 
 # --- features, names, estimator ---------------------------------------------------------------------------------------
