@@ -32,9 +32,10 @@ from elldict.metrics import recovery_error
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp, Needs
+from elldict.solver.contrasts import Lp
 from elldict.solver.polar import random_orthonormal
 from elldict.solver.sums import measure
+from elldict.solver.terms import Needs
 from elldict.theory import cramer_rao_bound
 
 N_FEATURES, DENSITY, NOISE_STD = 100, 0.3, 0.2
