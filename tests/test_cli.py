@@ -293,6 +293,7 @@ CODE = "transform model.npz data.npy -o codes.npy"
         ("score model.npz missing.npy", "missing.npy"),
         ("transform model.npz data.npy -o codes.csv", ".npy or .zarr"),
         ("transform model.npz data.npy -o photos.zarr --force", "photos.zarr"),
+        ("fit data.npy -o photos.zarr --force", "directory"),
         ("transform model.npz data.zarr -o data.zarr --force", "also an input"),
         # parameters
         (f"{FIT} --p 2", "'p'"),

@@ -1,5 +1,6 @@
 """Samples in files: the answer of the array to the last bit, in little memory, and never a quiet wrong one."""
 
+import errno
 import os
 import pickle
 import subprocess
@@ -24,7 +25,7 @@ from elldict.samples.ahead import ReadAhead
 from elldict.samples.files import FileSamples
 from elldict.samples.memory import MemorySamples
 from elldict.samples.npy import npy_reader
-from elldict.samples.sinks import ZarrSink
+from elldict.samples.sinks import NpySink, ZarrSink
 
 N_SAMPLES, N_FEATURES = 9001, 24  # four tiles
 
@@ -463,6 +464,21 @@ def test_codes_that_fail_half_way_are_not_there(X, tmp_path, in_memory, name):
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize(("name", "sink"), [("codes.npy", NpySink), ("codes.zarr", ZarrSink)])
+def test_a_full_disk_leaves_the_older_codes(X, tmp_path, in_memory, monkeypatch, name, sink):
+    model, path = in_memory["float64"], tmp_path / name
+    model.transform(X[:100], out=path)
+
+    def full(self, start, rows):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sink, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        model.transform(X, out=path)
+    assert open_samples(path).n_samples == 100
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_codes_never_take_the_place_of_the_input(X, tmp_path, in_memory):
     model = in_memory["float64"]
     for path, out in [
@@ -582,6 +598,26 @@ def test_a_damaged_zarr_chunk_is_named(X, tmp_path, how, damage):
     os.truncate(path / "c" / "4" / "0", 777 if damage == "cut" else 0)
     with pytest.raises(SamplesFileError, match=r"x\.zarr, chunk c/4/0 is damaged"):
         LpDictionaryLearning().fit(path)
+
+
+def test_a_damaged_chunk_is_named_wherever_reading_begins(X, tmp_path):
+    path = as_zarr(X, tmp_path)
+    reader = open_samples(path).reader
+    os.truncate(path / "c" / "4" / "0", 0)
+    for start, stop in [(3005, 4001), (3999, 5000), (4500, 4501)]:
+        with pytest.raises(SamplesFileError, match=r"chunk c/4/0 is damaged"):
+            reader.read(start, stop)
+    with pytest.raises(SamplesFileError, match=r"chunk c/4/0 is damaged"):
+        reader.take(np.array([1, 4999, 5000]))
+
+
+def test_a_kernel_that_cannot_be_bound_is_no_hang(X, tmp_path):
+    class Failing:
+        def bind(self, space):
+            raise MemoryError("no scratch memory")
+
+    with pytest.raises(MemoryError):
+        open_samples(as_npy(X, tmp_path), block_size=1).sum_over(Failing())
 
 
 def test_a_flipped_bit_is_found_where_the_file_has_checksums(X, tmp_path):

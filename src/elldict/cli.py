@@ -220,7 +220,7 @@ def transform(
     force: Force = False,
 ) -> None:
     """Write the codes of samples: their sparse coordinates in a learned dictionary."""
-    check_output(output, force, inputs=(model, data))
+    check_output(output, force, inputs=(model, data), zarr=True)
     fitted = _open_model(model)
     _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
     with _mistakes_named():

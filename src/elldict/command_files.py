@@ -19,9 +19,9 @@ class MistakeError(Exception):
     """Something the user has to change; the message says what."""
 
 
-def check_output(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """Raise now what would otherwise be found out after the work is done."""
-    if path.is_dir() and path.suffix != ".zarr":
+def check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: bool = False) -> None:
+    """Raise now what would otherwise be found out after the work is done; a zarr array is a folder."""
+    if path.is_dir() and not (zarr and path.suffix == ".zarr"):
         raise MistakeError(f"output {path} is a directory, expected the name of a file.")
     if not path.parent.is_dir():
         raise MistakeError(f"output folder {path.parent} does not exist. Create it first.")

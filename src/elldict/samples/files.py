@@ -117,10 +117,12 @@ class FileSamples:
         with ReadAhead(self.reader, self.block_rows) as ahead:
 
             def make_worker() -> Callable[[tuple[int, int]], T]:
-                visit = make_visitor()
+                visit: Callable[[int, Array], T] | None = None
 
                 def work(bounds: tuple[int, int]) -> T:
-                    with ahead.rows(*bounds) as tile:
+                    nonlocal visit
+                    with ahead.rows(*bounds) as tile:  # given back whatever fails: others wait for the memory
+                        visit = visit or make_visitor()
                         return visit(bounds[0], tile)
 
                 return work

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -70,21 +70,18 @@ class ZarrReader:
 
     def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
         """Rows by sorted index, each chunk decoded once."""
-        for band in np.unique(index // self._band_rows):
-            self._check_there(int(band) * self._band_rows)
-        chosen = self._careful(lambda: self.array.oindex[index, :], index)
+        chosen = self._careful(lambda: self.array.oindex[index, :], np.unique(index // self._stored[0]))
         return np.ascontiguousarray(chosen, self.dtype)
 
     def place(self, sample: int) -> str:
         """Array and chunks of a sample."""
-        keys = [self._key(coordinates) for coordinates in self._stored_with(sample)]
+        keys = [self._key((sample // self._stored[0], column)) for column in range(self._n_columns)]
         return f"{self._name}, {'chunk' if len(keys) == 1 else 'chunks'} {' '.join(keys[:4])}"
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype, name, size and date of every file of the array, and of its first and last row."""
         digest = started_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.state)
-        for row in (0, self.n_samples - 1):
-            digest.update(self.read(row, row + 1).data)
+        digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
         return digest.hexdigest()
 
     def check_unchanged(self) -> None:
@@ -110,19 +107,21 @@ class ZarrReader:
         return int(rows), int(columns)
 
     def _decoded(self, start: int, stop: int) -> NDArray[Any]:
-        for band in range(start // self._band_rows, -(-stop // self._band_rows)):
-            self._check_there(band * self._band_rows)
-        return np.asarray(self._careful(lambda: self.array[start:stop, :], np.arange(start, stop, self._band_rows)))
+        stored = np.arange(start // self._stored[0], -(-stop // self._stored[0]))
+        return np.asarray(self._careful(lambda: self.array[start:stop, :], stored))
 
-    def _careful(self, read: Callable[[], Any], samples: NDArray[np.int64]) -> Any:
-        """What `read` gives; if it fails, an error that says which of the chunks with these samples is damaged."""
+    def _careful(self, read: Callable[[], Any], stored: NDArray[np.int64]) -> Any:
+        """What `read` gives; if it fails, an error that says which chunk in these rows of chunks is damaged."""
+        coordinates = [(int(row), column) for row in stored for column in range(self._n_columns)]
+        self._check_there(coordinates)
         try:
             return read()
+        except MemoryError:
+            raise
         except Exception as error:  # codecs raise what they like on damaged chunks
-            for sample in samples:
-                for row, column in self._stored_with(int(sample)):
-                    self._try(row, column)
-            raise SamplesFileError(f"{self.place(int(samples[0]))} cannot be read: {in_words(error)}") from error
+            for row, column in coordinates:
+                self._try(row, column)
+            raise SamplesFileError(f"{self._name} cannot be read: {in_words(error)}") from error
 
     def _try(self, row: int, column: int) -> None:
         rows, columns = (slice(k * size, (k + 1) * size) for k, size in zip((row, column), self._stored, strict=True))
@@ -132,17 +131,15 @@ class ZarrReader:
             key = self._key((row, column))
             raise SamplesFileError(f"{self._name}, chunk {key} is damaged: {in_words(error)}") from error
 
-    def _check_there(self, sample: int) -> None:
-        if self.path:
-            for coordinates in self._stored_with(sample):
-                key = self._key(coordinates)
-                if not (Path(self.path) / key).is_file():
-                    raise SamplesChangedError(f"{self.path}, chunk {key} has been removed since it was opened.")
+    def _check_there(self, coordinates: Iterable[tuple[int, int]]) -> None:
+        for key in map(self._key, coordinates) if self.path else ():
+            if not (Path(self.path) / key).is_file():
+                raise SamplesChangedError(f"{self.path}, chunk {key} has been removed since it was opened.")
 
-    def _stored_with(self, sample: int) -> Iterator[tuple[int, int]]:
-        """Coordinates of the chunks, or shards, that a sample lies in."""
-        for column in range(-(-self.n_features // self._stored[1])):
-            yield sample // self._stored[0], column
+    @cached_property
+    def _n_columns(self) -> int:
+        """Chunks, or shards, beside each other."""
+        return -(-self.n_features // self._stored[1])
 
     def _key(self, coordinates: tuple[int, int]) -> str:
         return str(self.array.metadata.encode_chunk_key(coordinates))
