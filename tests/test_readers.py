@@ -2,12 +2,13 @@
 
 import os
 import pickle
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from elldict.exceptions import SamplesChangedError, SamplesFileError
+from elldict.samples.ahead import ReadAhead
 from elldict.samples.npy import memmap_reader, npy_reader
 
 SHAPE = (103, 5)
@@ -192,3 +193,17 @@ def test_fingerprints_tell_files_apart_and_survive_a_move(tmp_path, X):
     for number, other in enumerate([X[:-1], X.T.copy(), X.astype(np.float32), np.asfortranarray(X), X + 1e-9]):
         prints.add(npy_reader(saved(tmp_path, other, f"{number}.npy")).fingerprint())
     assert len(prints) == 6
+
+
+def test_nobody_waits_for_rows_that_are_not_read_any_more(tmp_path, rng):
+    """A worker fails while another waits for the next block: both end, and the threads are free for the next pass."""
+    np.save(tmp_path / "samples.npy", rng.standard_normal((1000, 4)))
+    reader = npy_reader(tmp_path / "samples.npy")
+    with ThreadPoolExecutor(1) as pool:
+        with ReadAhead(reader, 100) as ahead:
+            held = [ahead.rows(100 * k, 100 * k + 100) for k in range(3)]
+            for rows in held:
+                rows.__enter__()  # all memory is in use, so that the fourth block cannot be read
+            waiting = pool.submit(lambda: ahead.rows(300, 400).__enter__())
+        with pytest.raises(CancelledError):
+            waiting.result(timeout=60)

@@ -48,6 +48,8 @@ class ReadAhead:
         self._closed = True
         self._free.put(None)  # wakes the thread if it waits for memory
         self._thread.join()
+        for block in self._blocks:  # a worker may be waiting for one that nobody will read
+            block.cancel()
 
     @contextmanager
     def rows(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
