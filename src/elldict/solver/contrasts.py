@@ -70,6 +70,9 @@ class BernoulliGaussian(Linear):
     model: CodeModel
     known: dict[tuple[Space, str], Lines] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "known": {}}  # pickled for other processes, which have spaces of their own
+
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m)."""
         lines = self._lines(Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1])
