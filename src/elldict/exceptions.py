@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["NotIdentifiableWarning", "NotWhiteWarning", "RankWarning", "SamplesChangedError", "SamplesFileError"]
+__all__ = [
+    "ClusterError",
+    "NotIdentifiableWarning",
+    "NotWhiteWarning",
+    "RankWarning",
+    "SamplesChangedError",
+    "SamplesFileError",
+]
+
+
+class ClusterError(RuntimeError):
+    """A cluster cannot finish a pass over the samples: no workers, workers lost again and again, or no connection."""
 
 
 class NotIdentifiableWarning(UserWarning):

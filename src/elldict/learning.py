@@ -223,7 +223,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         X : array-like of shape (n_samples, n_features), path or Samples
             Samples, as rows. Any array that follows the array API standard; integers are converted tile by tile. Or
             samples that are left where they are: the name of a ``.npy``, zarr or parquet file, an open `numpy.memmap`
-            or zarr array, or what :func:`elldict.open_samples` returns.
+            or zarr array, a dask array, or what :func:`elldict.open_samples` returns. A dask array is looked at by the
+            workers of the current dask.distributed client, or by dask's threads if there is none.
         y : None
             Ignored.
         callback : callable, optional
@@ -287,7 +288,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Returns
         -------
         array of shape (n_samples, n_components_)
-            Codes; those of a file are left on disk, as a `numpy.memmap` or a zarr array.
+            Codes; those written to a file are left on disk, as a `numpy.memmap` or a zarr array. Of a dask array, a
+            lazy dask array.
         """
         check_is_fitted(self)
         self._validate_params()  # those of transform may have been set after the fit

@@ -65,10 +65,14 @@ def detached(array: Array) -> Array:
 
 
 def is_foreign(array: object) -> bool:
-    """Tell whether `array` belongs to an array library other than NumPy (lists and data frames do not)."""
+    """Tell whether `array` belongs to an array library other than NumPy (lists and data frames do not).
+
+    Nor do dask arrays: they are a way to NumPy arrays elsewhere, and what is fitted to them is NumPy's.
+    """
     return (
         array_api_compat.is_array_api_obj(array)
         and not array_api_compat.is_numpy_array(array)
+        and not array_api_compat.is_dask_array(array)
         and not array_api_compat.is_pydata_sparse_array(array)
         and not array_api_compat.is_ndonnx_array(array)
     )

@@ -72,7 +72,10 @@ def _left_to_scikit_learn(X: Any) -> bool:
 def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Array:
     """Return codes as an array of the kind of the fitted components, with as many columns as atoms."""
     check_same_space(estimator, codes, components, "inverse_transform")
-    if is_foreign(codes):
+    if array_api_compat.is_dask_array(codes):
+        if codes.ndim != 2:
+            raise ValueError(f"Expected a 2D array of codes, got {codes.ndim}D with shape {codes.shape}.")
+    elif is_foreign(codes):
         _check_foreign(codes, n_least=1)
         codes = Space.of(codes).asarray(detached(codes), real_dtype(codes))
         if find_misfit(codes, Space.of(codes).xp) is not None:

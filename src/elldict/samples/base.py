@@ -54,7 +54,15 @@ class Sink(Protocol):
         ...
 
 
-class Samples(Protocol):
+class Placed(Protocol):
+    """Anything that knows where a sample is found."""
+
+    def place(self, sample: int) -> str:
+        """Say where a sample is found, for error messages."""
+        ...
+
+
+class Samples(Placed, Protocol):
     """A source of samples, sample-major: shape (n_samples, n_features)."""
 
     @property
@@ -84,10 +92,6 @@ class Samples(Protocol):
 
     def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
-        ...
-
-    def place(self, sample: int) -> str:
-        """Say where a sample is found, for error messages."""
         ...
 
 
@@ -129,7 +133,7 @@ def find_misfit(Y: Array, xp: Any) -> Misfit | None:
     return Misfit(sample, feature, float(tile[sample, feature]))
 
 
-def not_finite(samples: Samples, misfit: Misfit) -> ValueError:
+def not_finite(samples: Placed, misfit: Misfit) -> ValueError:
     """Error that says where the misfit stands."""
     found = "NaN" if math.isnan(misfit.value) else "infinity"
     return ValueError(
