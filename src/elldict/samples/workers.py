@@ -57,7 +57,10 @@ class DistributedEngine:
         try:
             with _large_graphs_allowed(plan):
                 future = self.client.compute(plan.delayed)
-            return self._arrived(future)
+            try:
+                return self._arrived(future)
+            finally:
+                future.release()  # at once: whoever holds on to a traceback holds on to the future too
         except CancelledError as error:
             self._check_connection()
             return _Cancelled(str(error) or "no reason given")
