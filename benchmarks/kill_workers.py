@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
@@ -173,6 +174,8 @@ def attack(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str
 
 
 def main() -> None:
+    # or a local cluster would not replace a worker that is killed twice in 15 seconds
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)

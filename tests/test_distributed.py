@@ -26,8 +26,11 @@ CHUNKS = ((700, 1, 1299, 1500, 500), 12)
 @pytest.fixture(scope="module")
 def clusters():
     """Two workers on call: a cluster that has lost one for good is replaced by a new one."""
-    quiet = {"distributed.logging.distributed": "critical", "distributed.worker.memory.pause": False}
-    with contextlib.ExitStack() as opened, dask.config.set(quiet):
+    settings = {
+        "distributed.worker.memory.pause": False,  # tests pause workers themselves
+        "distributed.deploy.lost-worker-timeout": "1h",  # or a worker killed twice in 15 s would not be replaced
+    }
+    with contextlib.ExitStack() as opened, dask.config.set(settings):
         known = []
 
         def client():
