@@ -196,6 +196,15 @@ def test_errors_of_tasks_come_through(ready, easy):
         LpDictionaryLearning().fit(da.from_array(X, chunks=CHUNKS))
 
 
+def test_a_task_that_times_out_is_no_reason_to_wait_for_it_again(ready, lazy):
+    def too_late(block):
+        raise TimeoutError("the disk does not answer")
+
+    X = lazy.map_blocks(too_late, dtype=float, meta=np.empty((0, 0)))
+    with pytest.raises(TimeoutError, match="the disk does not answer"):
+        dask_samples(X).sum_over(SpreadKernel("float64"))
+
+
 def test_ctrl_c_ends_the_work_of_the_cluster(ready, lazy):
     samples = dask_samples(_slow(lazy, 1.0))
     main = threading.main_thread().ident

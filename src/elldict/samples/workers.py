@@ -76,6 +76,8 @@ class DistributedEngine:
             try:
                 return future.result(timeout=self.patience)
             except TimeoutError:
+                if future.status == "error":
+                    raise  # it was the task that waited in vain, for a disk perhaps
                 if future.status == "finished":
                     raise ClusterError(
                         f"The result of a pass was there, and did not arrive within {self.patience:g} s. Look at the "
