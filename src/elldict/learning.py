@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from elldict import coding, judging, model_file
-from elldict.dictionary import Dictionary, Laws, canonical_dictionary, laws_of
+from elldict import coding, model_file
+from elldict.dictionary import Laws
+from elldict.fitting import Fit, Options, fitted
 from elldict.kernels.threads import one_blas_thread
 from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
 from elldict.samples.base import Samples
-from elldict.samples.frame import Frame, code_bound
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
 from elldict.solver.loop import Journal
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.quick import Task, by_newton, quickly_solved, solved
 from elldict.solver.result import Callback
-from elldict.solver.stage import Stage, precision_for
-from elldict.solver.steps import power_step
 from elldict.space import Array, Space
 from elldict.validation import (
     check_callback,
     check_codes,
     check_exponents,
-    check_n_components,
     check_refinement,
     check_rng,
     check_same_space,
@@ -248,31 +240,30 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _fit(self, X: Any, callback: Callback | None) -> None:
         """The road from samples to atoms."""
         samples = check_samples(self, X, fitting=True)
-        exponents = check_exponents(self.p)
-        check_refinement(self.refine, whiten=self.whiten)
+        options = self._options()
         rng = check_rng(self.random_state, stream=1)
         with self._shown(callback) as shown:
             journal = Journal(shown)
-            found = survey(samples, center=self.center, precise=self.whiten)
-            journal.passes += 1
-            m = check_n_components(self.n_components, found, whiten=self.whiten)
-            judging.warn_of_samples(found, whiten=self.whiten, stacklevel=5)
-            frame = Frame.of(found, center=self.center, whiten=self.whiten)
-            stages = self._stages(exponents, samples.dtype, code_bound(found, frame))
-            starts = self._starts(rng, min(m, found.rank), frame, found.n_features)
-            task = Task(samples, frame, journal, stages, rng, self.refine, witness_seed=int(rng.integers(2**62)))
-            answer, history = (solved if self.solver == "power" else quickly_solved)(task, starts)
-        dictionary = canonical_dictionary(answer, frame, found, m)
-        judging.warn_of_answer(answer, dictionary.order, found, stacklevel=5)
-        self._keep(dictionary, frame, samples.space, samples.dtype)
-        self._keep_laws(laws_of(answer, dictionary, frame, found), samples.space, samples.dtype)
-        self.objective_ = answer.sums.objective
-        self.n_iter_ = answer.n_iter
+            fit = fitted(samples, options, rng, journal, stacklevel=5)
+        self._keep(fit, samples.space, samples.dtype)
+        self.n_iter_ = fit.answer.n_iter
         self.n_passes_ = journal.passes
-        self.converged_ = answer.converged
-        self.status_ = answer.status
-        self.refined_ = answer.refined
-        self.history_ = history
+        self.history_ = fit.history
+
+    def _options(self) -> Options:
+        """Parameters of a fit, checked."""
+        check_refinement(self.refine, whiten=self.whiten)
+        return Options(
+            n_components=self.n_components,
+            exponents=check_exponents(self.p),
+            solver=self.solver,
+            refine=self.refine,
+            center=self.center,
+            whiten=self.whiten,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            n_init=self.n_init,
+        )
 
     def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
         """Codes of samples, by `transform_algorithm`.
@@ -376,27 +367,18 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return nullcontext(callback)
         return progress_bar(f"l_{self.p}", self.tol, callback)
 
-    def _stages(self, exponents: tuple[float, ...], dtype: str, bound: float) -> list[Stage]:
-        """One l_p stage for each exponent; only the last has to converge to the end."""
-        precision = [precision_for(p, dtype=dtype, code_bound=bound) for p in exponents]
-        tols = [max(self.tol, 1e-3)] * (len(exponents) - 1) + [self.tol]
-        stages = [
-            Stage(Lp(p), power_step, products, tol, self.max_iter)
-            for p, products, tol in zip(exponents, precision, tols, strict=True)
-        ]
-        return stages if self.solver == "power" else [by_newton(stage) for stage in stages]
-
-    def _starts(self, rng: np.random.Generator, m: int, frame: Frame, n_features: int) -> Iterator[NDArray[np.float64]]:
-        for _ in range(self.n_init):
-            yield frame.start(random_orthonormal(m, n_features, rng))
-
-    def _keep(self, dictionary: Dictionary, frame: Frame, space: Space, dtype: str) -> None:
-        """Fitted arrays, of the kind and precision of the samples."""
-        self.components_ = space.asarray(dictionary.components, dtype)
-        self.unmixing_ = space.asarray(dictionary.unmixing, dtype) if frame.whitened else self.components_
-        mean = np.zeros(self.n_features_in_) if frame.mean is None else frame.mean
+    def _keep(self, fit: Fit, space: Space, dtype: str) -> None:
+        """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
+        self.components_ = space.asarray(fit.dictionary.components, dtype)
+        self.unmixing_ = space.asarray(fit.dictionary.unmixing, dtype) if fit.frame.whitened else self.components_
+        mean = np.zeros(self.n_features_in_) if fit.frame.mean is None else fit.frame.mean
         self.mean_ = space.asarray(mean, dtype)
-        self.n_components_ = len(dictionary.components)
+        self.n_components_ = len(fit.dictionary.components)
+        self._keep_laws(fit.laws, space, dtype)
+        self.objective_ = fit.answer.sums.objective
+        self.converged_ = fit.answer.converged
+        self.status_ = fit.answer.status
+        self.refined_ = fit.answer.refined
 
     def _keep_laws(self, laws: Laws, space: Space, dtype: str) -> None:
         """What the codes say of themselves."""
