@@ -15,14 +15,15 @@ from elldict import baselines
 ROOT = Path(elldict.__file__).parent
 FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
     {"space", "exceptions", "atomic"},
-    {"kernels", "theory", "samples", "model_file"},
+    {"kernels", "theory", "samples", "model_file", "record_file"},
     {"solver.polar", "solver.basins", "solver.code_model", "solver.messages", "solver.terms", "solver.contrasts"},
     {"solver.sums"},
+    {"solver.recording"},
     {"solver.steps", "solver.result"},
     {"solver.witnesses", "solver.evidence"},
     {"solver.stage"},
     {"solver.loop", "progress"},
-    {"solver.corrupted"},
+    {"solver.corrupted", "solver.checkpoint"},
     {"solver.refine"},
     {"solver.quick"},
     {"validation", "coding", "dictionary", "judging", "packing"},

@@ -19,6 +19,7 @@ import zarr
 import elldict
 from elldict import LpDictionaryLearning, cli
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.samples.memory import MemorySamples
 from elldict.samples.sinks import NpySink
 
 N_FEATURES = 6
@@ -54,6 +55,53 @@ def files(tmp_path, samples):
     np.save(tmp_path / "data.npy", samples)
     LpDictionaryLearning(p=4, random_state=5).fit(samples).save(tmp_path / "model.npz")
     return tmp_path
+
+
+def interrupted(arguments, at, monkeypatch):
+    """Run the command line until Ctrl-C is pressed in a look at the samples."""
+    looks, sum_over = iter(range(1000)), MemorySamples.sum_over
+
+    def impatient(samples, kernel):
+        if next(looks) == at:
+            raise KeyboardInterrupt
+        return sum_over(samples, kernel)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemorySamples, "sum_over", impatient)
+        return cli.run(arguments)
+
+
+def test_fit_goes_on_from_a_checkpoint(ask, files, monkeypatch, capsys):
+    fit = ("fit", "data.npy", "-o", "new.npz", "--seed", "1", "--checkpoint", "c.bin")
+    assert interrupted(fit, 5, monkeypatch) == 130
+    capsys.readouterr()
+    in_the_way = ask(*fit)
+    assert in_the_way.code == 2
+    assert is_one_clear_line(in_the_way)
+    assert "--resume" in in_the_way.err
+    other = ask(*fit, "--resume", "--p", "4")
+    assert other.code == 2
+    assert is_one_clear_line(other)
+    assert "exponents [3.0], not [4.0]" in other.err
+    resumed = ask(*fit, "--resume")
+    assert (resumed.code, resumed.err) == (0, "")
+    expected = LpDictionaryLearning(random_state=1).fit(np.load("data.npy"))
+    np.testing.assert_array_equal(elldict.load("new.npz").components_, expected.components_)
+
+
+def test_checkpoints_that_cannot_be(ask, files):
+    for arguments, words in (
+        (("--resume",), "needs checkpoint"),
+        (("--checkpoint", "new.npz"), "also the input or the output"),
+        (("--checkpoint", "data.npy", "--resume"), "also the input or the output"),
+        (("--checkpoint", "model.npz", "--resume"), "is not a checkpoint"),
+        (("--checkpoint", "nowhere/c.bin"), "no such folder"),
+    ):
+        answer = ask("fit", "data.npy", "-o", "new.npz", *arguments)
+        assert answer.code == 2
+        assert is_one_clear_line(answer)
+        assert words in answer.err
+    assert "new.npz" not in names_here()
 
 
 def names_here() -> list[str]:

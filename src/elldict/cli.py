@@ -178,11 +178,17 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="Seed of the random starts.", show_default="random")] = None,
     column: Column = None,
     block_size: BlockSize = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep here what is learned on the way, against interruptions.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
 ) -> None:
     """Learn a dictionary from samples and write it to a file."""
     check_output(output, force, inputs=(data,))
+    if checkpoint is not None and checkpoint.resolve() in (output.resolve(), data.resolve()):
+        raise MistakeError(f"checkpoint {checkpoint} is also the input or the output. Choose another name.")
     exponents = _exponents(p)
     from elldict.learning import LpDictionaryLearning  # noqa: PLC0415
 
@@ -200,7 +206,7 @@ def fit(
     began = time.perf_counter()
     with _mistakes_named(), fit_bar(p, tol, quiet) as callback:
         samples = open_data(data, column or (), block_size)
-        model.fit(samples, callback=callback)
+        model.fit(samples, callback=callback, checkpoint=checkpoint, resume=resume)
     seconds = time.perf_counter() - began
     model.save(output)
     if not quiet:

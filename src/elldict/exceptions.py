@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "ClusterError",
+    "NoCheckpointWarning",
     "NotIdentifiableWarning",
     "NotWhiteWarning",
     "RankWarning",
@@ -14,6 +15,10 @@ __all__ = [
 
 class ClusterError(RuntimeError):
     """A cluster cannot finish a pass over the samples: no workers, workers lost again and again, or no connection."""
+
+
+class NoCheckpointWarning(UserWarning):
+    """There was no checkpoint to resume from: the fit started from the beginning."""
 
 
 class NotIdentifiableWarning(UserWarning):

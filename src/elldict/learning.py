@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,17 +23,20 @@ from elldict.kernels.threads import one_blas_thread
 from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
 from elldict.samples.base import Samples
-from elldict.solver.loop import Journal
+from elldict.solver.checkpoint import checkpointed
+from elldict.solver.loop import Journal, Keeper
 from elldict.solver.result import Callback
 from elldict.space import Array, Space
 from elldict.validation import (
     check_callback,
+    check_checkpoint,
     check_codes,
     check_exponents,
     check_refinement,
     check_rng,
     check_same_space,
     check_samples,
+    plain_seed,
 )
 
 __all__ = ["LpDictionaryLearning", "load"]
@@ -207,7 +212,15 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None, *, callback: Callback | None = None) -> LpDictionaryLearning:  # noqa: ARG002
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        *,
+        callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> LpDictionaryLearning:
         """Learn the dictionary of X.
 
         Parameters
@@ -221,6 +234,13 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             Ignored.
         callback : callable, optional
             Called with an :class:`~elldict.Iteration` after each iteration; the fit stops when it returns True.
+        checkpoint : str or path-like, optional
+            File to which the fit writes what it has learned, after each look at all samples. It must not be there
+            before, unless the fit is resumed, and it stays when the fit has ended.
+        resume : bool, default=False
+            Go on where the fit that wrote the checkpoint was interrupted, and end exactly where it would have ended.
+            Samples and parameters have to be the same. If there is no such file, the fit warns and starts from the
+            beginning.
 
         Returns
         -------
@@ -228,23 +248,39 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             The estimator itself.
         """
         check_callback(callback)
+        check_checkpoint(checkpoint, resume=resume)
         before = dict(vars(self))
         try:
             with one_blas_thread():
-                self._fit(X, callback)
+                self._fit(X, callback, None if checkpoint is None else Path(checkpoint))
         except BaseException:  # an interrupted or failed fit leaves the estimator as it was
             self.__dict__ = before
             raise
         return self
 
-    def _fit(self, X: Any, callback: Callback | None) -> None:
+    def _fit(self, X: Any, callback: Callback | None, checkpoint: Path | None) -> None:
         """The road from samples to atoms."""
         samples = check_samples(self, X, fitting=True)
         options = self._options()
         rng = check_rng(self.random_state, stream=1)
+        if checkpoint is None:
+            self._learn(samples, options, rng, callback)
+            return
+        about = {**asdict(options), "random_state": plain_seed(self.random_state)}
+        with checkpointed(checkpoint, samples, about, rng) as (remembered, keeper):
+            self._learn(remembered, options, rng, keeper.telling(callback), keeper)
+
+    def _learn(
+        self,
+        samples: Samples,
+        options: Options,
+        rng: np.random.Generator,
+        callback: Callback | None,
+        keeper: Keeper | None = None,
+    ) -> None:
         with self._shown(callback) as shown:
-            journal = Journal(shown)
-            fit = fitted(samples, options, rng, journal, stacklevel=5)
+            journal = Journal(shown, keeper)
+            fit = fitted(samples, options, rng, journal, stacklevel=6)
         self._keep(fit, samples.space, samples.dtype)
         self.n_iter_ = fit.answer.n_iter
         self.n_passes_ = journal.passes

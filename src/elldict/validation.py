@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import array_api_compat
@@ -13,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_array, validate_data
 
+from elldict.exceptions import NoCheckpointWarning
 from elldict.samples.base import Samples, find_misfit
 from elldict.samples.memory import MemorySamples
 from elldict.samples.open import is_samples, is_source, open_samples
@@ -96,6 +100,26 @@ def check_callback(callback: Any) -> None:
         raise TypeError(f"callback is a {type(callback).__name__}, expected a function of an Iteration.")
 
 
+def check_checkpoint(checkpoint: Any, *, resume: bool) -> None:
+    """Raise now what would be found out after the first pass: a checkpoint in the way, or none to resume from."""
+    if checkpoint is None:
+        if resume:
+            raise ValueError("resume=True needs checkpoint=PATH, the file that the interrupted fit wrote.")
+        return
+    path = Path(checkpoint)
+    if path.exists() and not resume:
+        message = "a checkpoint is there already. Go on from it with resume=True (--resume), or delete it to begin anew"
+        raise FileExistsError(errno.EEXIST, message, str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder for a checkpoint", str(path.parent))
+    if resume and not path.exists():
+        warnings.warn(
+            f"There is no checkpoint {path} to resume from: the fit starts from the beginning and writes one.",
+            NoCheckpointWarning,
+            stacklevel=4,
+        )
+
+
 def check_same_space(estimator: BaseEstimator, array: Array, fitted: Array, method: str) -> None:
     """Raise if samples come from another array library or device than those of the fit."""
     if is_samples(array):
@@ -156,6 +180,13 @@ def check_rng(random_state: Any, *, stream: int) -> np.random.Generator:
     if random_state is None or isinstance(random_state, (int, np.integer)):
         return np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(stream,)))
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def plain_seed(random_state: Any) -> int | str | None:
+    """What can be said of a random_state without drawing from it: the seed, or the kind of generator."""
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return None if random_state is None else int(random_state)
+    return type(random_state).__name__
 
 
 def _refuse_masked(X: Any) -> None:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +40,34 @@ LOST_STEP = 0.01
 not tell one maximum from another, where steps of this length are of no use."""
 
 
+class Keeper(Protocol):
+    """Whoever keeps the place of a stage, so that it can be taken up again there."""
+
+    def recalled(self, run: Run, number: int, stage: Stage, A: Array) -> Position | None:
+        """Where the stage that begins at A was when it was interrupted."""
+        ...
+
+    def reached(self, run: Run, number: int, stage: Stage, A: Array, iteration: int, here: Array) -> None:
+        """Take note that the stage that began at A will take its next step, of this number, from `here`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run is in a stage: the step to come, and what lies behind it."""
+
+    iteration: int
+    A: Array
+    passes: float
+    iterations: tuple[Iteration, ...]
+
+
 @dataclass
 class Journal:
     """Passes and seconds over a whole fit, and who wants to know."""
 
     callback: Callback | None = None
+    keeper: Keeper | None = None
     passes: float = 0.0
     began: float = field(default_factory=time.perf_counter)
 
@@ -158,9 +182,9 @@ def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | N
 
 def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
-    here = looked(run, stage, stage.contrast, A, came_from=A)
+    first, here = begun(run, number, stage, A)
     before = here
-    for iteration in range(1, stage.max_iter + 1):
+    for iteration in range(first, stage.max_iter + 1):
         moved = stage.step(here.sums, here.A)
         step = distance(moved, here.A)
         stopped = run.record(number, here.sums, step, here.A)
@@ -175,8 +199,22 @@ def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
             return Halt(here.A, here.contrast, here.sums, False, False, f"no use after {iteration} iterations")
         if iteration < stage.max_iter:
             before, here = here, guarded(run, stage, here, moved)
+            if run.journal.keeper is not None:
+                run.journal.keeper.reached(run, number, stage, A, iteration + 1, here.A)
     status = f"max_iter: step {step:.2g} > tol {stage.tol:.2g} after {stage.max_iter} iterations"
     return Halt(safest(stage, here, moved), here.contrast, here.sums, False, False, status)
+
+
+def begun(run: Run, number: int, stage: Stage, A: Array) -> tuple[int, Point]:
+    """First step to take and where from: at A, or where a stage that was interrupted left off."""
+    keeper = run.journal.keeper
+    place = None if keeper is None else keeper.recalled(run, number, stage, A)
+    if place is None:
+        return 1, looked(run, stage, stage.contrast, A, came_from=A)
+    run.iterations[:] = place.iterations
+    here = looked(run, stage, stage.contrast, place.A, came_from=place.A)
+    run.journal.passes = place.passes
+    return place.iteration, here
 
 
 def last_step(stage: Stage, sums: Sums, step: float, *, settled: bool) -> float:
