@@ -4,7 +4,8 @@ python benchmarks/kill_and_resume_fit.py               # 40 kills over five kind
 python benchmarks/kill_and_resume_fit.py --kills 2 --small --kinds power corrupted     # as the tests do
 
 Each answer is compared with the undisturbed one to the last bit, in everything that a model file holds but the seconds
-of its history. Every third fit is killed twice, the second time while it resumes.
+of its history. A fit is killed when its checkpoint has grown to a size drawn at random, and a moment later, so that
+kills are spread over all its looks; every third fit is killed a second time, while it resumes.
 """
 
 from __future__ import annotations
@@ -98,19 +99,20 @@ class Fit:
         assert run.stdout.readline() == "begun\n"
         return run
 
-    def seconds_in_peace(self) -> float:
-        """Fit without a checkpoint, and say how long it took."""
-        run = self.start("peaceful.npz", keep=False)
-        began = time.monotonic()
-        if run.wait() != 0:
-            raise SystemExit("the undisturbed fit failed")
-        return time.monotonic() - began
+    def done_in_peace(self) -> int:
+        """Fit without a checkpoint, and with one that is left alone; how large that gets."""
+        for output, keep in (("peaceful.npz", False), ("kept.npz", True)):
+            if self.start(output, keep=keep).wait() != 0:
+                raise SystemExit("the undisturbed fit failed")
+        return self.checkpoint.stat().st_size
 
-    def killed(self, after: float, *, resume: bool) -> bool:
-        """Kill -9 after so many seconds; whether it was still running."""
+    def killed(self, size: float, delay: float, *, resume: bool) -> bool:
+        """Kill -9 some seconds after the checkpoint has this size; whether it was still running."""
         run = self.start("killed.npz", resume=resume)
+        while run.poll() is None and not (self.checkpoint.exists() and self.checkpoint.stat().st_size >= size):
+            time.sleep(0.0005)
         try:
-            run.wait(after)
+            run.wait(delay)
         except subprocess.TimeoutExpired:
             run.send_signal(signal.SIGKILL)
             run.wait()
@@ -154,14 +156,16 @@ def main() -> None:
             fit = Fit(KINDS[name].small if options.small else KINDS[name], Path(folder, name))
             fit.folder.mkdir()
             make_data(fit.kind, fit.folder)
-            seconds = fit.seconds_in_peace()
+            size = fit.done_in_peace()
             share = options.kills // len(options.kinds) + (number < options.kills % len(options.kinds))
             for trial in range(share):
-                fit.checkpoint.unlink(missing_ok=True)
-                was_killed = fit.killed(rng.uniform(0, seconds), resume=False)
+                was_killed = False
+                while not was_killed:  # a fit may be over before it can be killed
+                    fit.checkpoint.unlink(missing_ok=True)
+                    was_killed = fit.killed(rng.uniform(0, size), rng.uniform(0, 0.02), resume=False)
                 n_found = [fit.n_records()]
                 if trial % 3 == 2:
-                    fit.killed(rng.uniform(0, seconds), resume=True)
+                    fit.killed(rng.uniform(0, size), rng.uniform(0, 0.02), resume=True)
                     n_found.append(fit.n_records())
                 same = fit.same()
                 n_kills, n_same, n_all = n_kills + was_killed, n_same + same, n_all + 1

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,14 @@ class Record:
     words: Mapping[str, Any]
     offset: int
     size: int
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A record that is not written yet."""
+
+    words: Mapping[str, Any]
+    arrays: Sequence[NDArray[Any]] = ()
 
 
 class RecordFile:
@@ -83,7 +91,7 @@ class RecordFile:
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, str(self.path)) from error
             raise
-        record = Record(json.loads(json.dumps(words)), self._end, len(data))
+        record = Record(_as_read(words), self._end, len(data))
         self._end += len(data)
         self.records.append(record)
         if time.monotonic() - self._synced_at > SYNC_SECONDS:
@@ -92,24 +100,31 @@ class RecordFile:
 
     def arrays(self, record: Record) -> list[NDArray[Any]]:
         """Arrays of a record, read now."""
-        _, arrays = _decoded(_read(self._stream, record.offset, record.size))
+        _, arrays = _decoded(self._bytes(record))
         return arrays
 
-    def keep_only(self, records: Sequence[Record]) -> None:
-        """Write the file anew with some of its records alone; until that is complete the old one stays."""
+    def rewrite(self, content: Sequence[Record | Draft]) -> None:
+        """Write the file anew, with some of its records and new ones; until that is complete the old one stays."""
 
-        def write(stream: Any) -> None:
+        def write(stream: IO[bytes]) -> None:
             stream.write(FILE_MAGIC + _encoded(self.header, (), durable=0))
-            for record in records:
-                kept.append(Record(record.words, stream.tell(), record.size))
-                stream.write(_read(self._stream, record.offset, record.size))
+            for item in content:
+                if isinstance(item, Draft):
+                    data: bytes | bytearray = _encoded(item.words, item.arrays, durable=0)
+                else:
+                    data = self._bytes(item)
+                records.append(Record(_as_read(item.words), stream.tell(), len(data)))
+                stream.write(data)
 
-        kept: list[Record] = []
+        records: list[Record] = []
         write_atomically(self.path, write)
         self._stream.close()
         self._stream = self.path.open("r+b", buffering=0)
-        self.records = kept
+        self.records = records
         self._end = self._synced = self.path.stat().st_size
+
+    def _bytes(self, record: Record) -> bytearray:
+        return _read(self._stream, record.offset, record.size)
 
     def sync(self) -> None:
         """Wait until all records are on disk."""
@@ -208,6 +223,12 @@ def _decoded(data: bytearray) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     if not isinstance(words, dict) or at != len(body):
         raise ValueError("words")
     return words, arrays
+
+
+def _as_read(words: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Words as they will be read back: tuples are lists then."""
+    read: Mapping[str, Any] = json.loads(json.dumps(words))
+    return read
 
 
 def _plain_order(array: NDArray[Any]) -> NDArray[Any]:

@@ -27,7 +27,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from elldict.record_file import Record, RecordFile, RecordFileError
+from elldict.record_file import Draft, Record, RecordFile, RecordFileError
 from elldict.samples.base import Kernel, S, Samples, Sink
 from elldict.solver.loop import Position, Run
 from elldict.solver.recording import decoded, digest, encoded
@@ -121,8 +121,8 @@ class Checkpoint:
         words = {"iteration": iteration, "passes": run.journal.passes, "key": _stage_key(run, number, stage, A)}
         table = np.array([astuple(iteration)[: len(COLUMNS)] for iteration in run.iterations], dtype=np.float64)
         assert self.answered is not None, "a place is reached by looking"
-        place = self.file.append({"kind": "place", **words}, [to_numpy(here), table])
-        self.file.keep_only([*records[:began], place, self.answered])
+        # in one go: a place beside the looks that it stands for would be a place too many
+        self.file.rewrite([*records[:began], Draft({"kind": "place", **words}, [to_numpy(here), table]), self.answered])
         self.n_read = len(self.file.records)
         self.answered = self.file.records[-1]
 
