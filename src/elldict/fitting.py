@@ -51,19 +51,23 @@ class Fit:
     history: tuple[Iteration, ...]
 
 
-def fitted(samples: Samples, options: Options, rng: np.random.Generator, journal: Journal, *, stacklevel: int) -> Fit:
-    """Learn the dictionary of the samples; warnings point `stacklevel` callers up."""
+def fitted(
+    samples: Samples, options: Options, rng: np.random.Generator, journal: Journal, *, stacklevel: int | None
+) -> Fit:
+    """Learn the dictionary of the samples; warnings point `stacklevel` callers up, None says that nobody wants any."""
     found = survey(samples, center=options.center, precise=options.whiten)
     journal.passes += 1
     m = check_n_components(options.n_components, found, whiten=options.whiten)
-    judging.warn_of_samples(found, whiten=options.whiten, stacklevel=stacklevel + 1)
+    if stacklevel is not None:
+        judging.warn_of_samples(found, whiten=options.whiten, stacklevel=stacklevel + 1)
     frame = Frame.of(found, center=options.center, whiten=options.whiten)
     stages = _stages(options, samples.dtype, code_bound(found, frame))
     starts = _starts(options.n_init, rng, min(m, found.rank), frame, found.n_features)
     task = Task(samples, frame, journal, stages, rng, options.refine, witness_seed=int(rng.integers(2**62)))
     answer, history = (solved if options.solver == "power" else quickly_solved)(task, starts)
     dictionary = canonical_dictionary(answer, frame, found, m)
-    judging.warn_of_answer(answer, dictionary.order, found, stacklevel=stacklevel + 1)
+    if stacklevel is not None:
+        judging.warn_of_answer(answer, dictionary.order, found, stacklevel=stacklevel + 1)
     return Fit(frame, found, answer, dictionary, laws_of(answer, dictionary, frame, found), history)
 
 

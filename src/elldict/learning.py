@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict import coding, model_file
 from elldict.dictionary import Laws
-from elldict.fitting import Fit, Options, fitted
+from elldict.fitting import Options, fitted
 from elldict.kernels.threads import one_blas_thread
 from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
@@ -27,7 +27,9 @@ from elldict.solver.checkpoint import checkpointed
 from elldict.solver.loop import Journal, Keeper
 from elldict.solver.result import Callback
 from elldict.space import Array, Space
+from elldict.streaming import Course, Learned, State, advanced
 from elldict.validation import (
+    check_batch,
     check_callback,
     check_checkpoint,
     check_codes,
@@ -77,6 +79,9 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         ends when they move by much less than their error bar.
     n_init : int, default=1
         Number of random starts; the one with the largest objective is kept.
+    half_life : float, default=None
+        For `partial_fit`: number of samples after which a sample counts half. Samples of a dictionary that drifts are
+        best forgotten; None forgets nothing.
     transform_algorithm : {'linear', 'threshold', 'hard_threshold', 'omp'}, default='linear'
         How `transform` makes codes: inner products; shrunk towards zero by `transform_alpha`; kept where they exceed
         `transform_alpha`; at most `transform_n_nonzero_coefs` for each sample, by orthogonal matching pursuit (which
@@ -137,7 +142,9 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     status_ : str
         How it ended, in words.
     history_ : tuple of Iteration
-        Every iteration of every start.
+        Every iteration of every start; of a stream, those of the fit to its first samples.
+    n_samples_seen_ : int
+        Samples of the fit, or of all batches of a stream.
 
     See Also
     --------
@@ -171,6 +178,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, np.inf, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
+        "half_life": [Interval(Real, 0, np.inf, closed="neither"), None],
         "transform_algorithm": [StrOptions({"linear", "threshold", "hard_threshold", "omp"})],
         "transform_alpha": [Interval(Real, 0, np.inf, closed="left"), None],
         "transform_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
@@ -190,6 +198,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         max_iter: int = 1000,
         tol: float = 1e-6,
         n_init: int = 1,
+        half_life: float | None = None,
         transform_algorithm: str = "linear",
         transform_alpha: float | None = None,
         transform_n_nonzero_coefs: int | None = None,
@@ -205,6 +214,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.max_iter = max_iter
         self.tol = tol
         self.n_init = n_init
+        self.half_life = half_life
         self.transform_algorithm = transform_algorithm
         self.transform_alpha = transform_alpha
         self.transform_n_nonzero_coefs = transform_n_nonzero_coefs
@@ -281,10 +291,54 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         with self._shown(callback) as shown:
             journal = Journal(shown, keeper)
             fit = fitted(samples, options, rng, journal, stacklevel=6)
-        self._keep(fit, samples.space, samples.dtype)
-        self.n_iter_ = fit.answer.n_iter
-        self.n_passes_ = journal.passes
-        self.history_ = fit.history
+        self._keep(Learned.of(fit, journal.passes), samples.space, samples.dtype)
+        self._keep_state(Course.begun(fit, options, journal.passes))
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None) -> LpDictionaryLearning:  # noqa: ARG002
+        """Go on learning from a batch of samples, which is looked at once and then forgotten.
+
+        The first batches are collected until there are 40 samples a feature, at least 1000, and fitted as `fit` does;
+        `status_` says so. From then on a batch moves the atoms by one Newton step, and what is kept does not grow with
+        the number of samples. This is an approximation: to first order its error is that of a fit to all samples, and
+        `expected_error_` says how large that is, drift apart; but a wrong start, of which the first fit warns, stays
+        wrong. Atoms keep their order and signs from batch to batch. After `fit`, the stream goes on from there.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, as rows; a single one is enough.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        LpDictionaryLearning
+            The estimator itself.
+        """
+        before = dict(vars(self))
+        try:
+            with one_blas_thread():
+                self._partial_fit(X)
+        except BaseException:  # a batch that cannot be used leaves the estimator as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _partial_fit(self, X: Any) -> None:
+        state: State | None = getattr(self, "_state", None)
+        if state is None and hasattr(self, "components_"):
+            raise ValueError(
+                "This model comes from a file, which keeps its atoms but not what a stream needs to go on. Pickle a "
+                "model that is to go on with partial_fit, or begin a new one."
+            )
+        if state is not None:
+            check_same_space(self, X, self.components_, "partial_fit")
+        samples = check_batch(self, X, first=state is None)
+        rng = check_rng(self.random_state, stream=1)
+        state, learned = advanced(state, samples, self._options(), self.half_life, rng, stacklevel=5)
+        self._keep(learned, samples.space, samples.dtype)
+        self._keep_state(state)
 
     def _options(self) -> Options:
         """Parameters of a fit, checked."""
@@ -403,18 +457,25 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return nullcontext(callback)
         return progress_bar(f"l_{self.p}", self.tol, callback)
 
-    def _keep(self, fit: Fit, space: Space, dtype: str) -> None:
+    def _keep(self, learned: Learned, space: Space, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
-        self.components_ = space.asarray(fit.dictionary.components, dtype)
-        self.unmixing_ = space.asarray(fit.dictionary.unmixing, dtype) if fit.frame.whitened else self.components_
-        mean = np.zeros(self.n_features_in_) if fit.frame.mean is None else fit.frame.mean
-        self.mean_ = space.asarray(mean, dtype)
-        self.n_components_ = len(fit.dictionary.components)
-        self._keep_laws(fit.laws, space, dtype)
-        self.objective_ = fit.answer.sums.objective
-        self.converged_ = fit.answer.converged
-        self.status_ = fit.answer.status
-        self.refined_ = fit.answer.refined
+        self.components_ = space.asarray(learned.components, dtype)
+        self.unmixing_ = space.asarray(learned.unmixing, dtype) if self.whiten else self.components_
+        self.mean_ = space.asarray(learned.mean, dtype)
+        self.n_components_ = len(learned.components)
+        self._keep_laws(learned.laws, space, dtype)
+        self.objective_ = learned.objective
+        self.converged_ = learned.converged
+        self.status_ = learned.status
+        self.refined_ = learned.refined
+        self.n_iter_ = learned.n_iter
+        self.n_passes_ = learned.n_passes
+        self.history_ = learned.history
+
+    def _keep_state(self, state: State) -> None:
+        """What `partial_fit` needs to go on."""
+        self._state = state
+        self.n_samples_seen_ = state.n_seen
 
     def _keep_laws(self, laws: Laws, space: Space, dtype: str) -> None:
         """What the codes say of themselves."""

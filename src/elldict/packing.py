@@ -21,6 +21,7 @@ SCALARS: dict[str, type] = {
     "objective_": float,
     "n_iter_": int,
     "n_passes_": float,
+    "n_samples_seen_": int,
     "converged_": bool,
     "status_": str,
     "noise_std_": float,

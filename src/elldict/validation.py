@@ -33,8 +33,24 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Samples
     """
     if is_source(X) and not _left_to_scikit_learn(X):
         return _checked_source(estimator, open_samples(X), fitting=fitting)
+    return _checked_array(estimator, X, fitting=fitting, n_least=2)
+
+
+def check_batch(estimator: BaseEstimator, X: Any, *, first: bool) -> MemorySamples:
+    """Return X, a batch of a stream, as samples in memory; a single one is enough."""
+    if isinstance(X, np.memmap):
+        X = np.asarray(X)  # a part of a file, left where it is
+    if is_source(X):
+        raise TypeError(
+            f"partial_fit takes batches in memory, found a {type(X).__name__}. Give it parts of the samples one after "
+            "the other, or all of them to fit, which needs no more memory."
+        )
+    return _checked_array(estimator, X, fitting=first, n_least=1)
+
+
+def _checked_array(estimator: BaseEstimator, X: Any, *, fitting: bool, n_least: int) -> MemorySamples:
     if is_foreign(X):
-        _check_foreign(X, n_least=2 if fitting else 1)
+        _check_foreign(X, n_least if fitting else 1, 2 if fitting else 1)
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
         return MemorySamples(detached(X))
     _refuse_masked(X)
@@ -44,7 +60,7 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Samples
         reset=fitting,
         dtype="numeric",
         ensure_all_finite=False,
-        ensure_min_samples=2 if fitting else 1,
+        ensure_min_samples=n_least if fitting else 1,
         ensure_min_features=2 if fitting else 1,
     )
     X = np.asarray(X)
@@ -55,7 +71,7 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Samples
 
 def _checked_source(estimator: BaseEstimator, samples: Samples, *, fitting: bool) -> Samples:
     shape = (samples.n_samples, samples.n_features)
-    _check_size(shape, n_least=2 if fitting else 1)
+    _check_size(shape, *((2, 2) if fitting else (1, 1)))
     names = getattr(samples, "feature_names", None)
     # scikit-learn looks at the number and the names of columns alone
     columns = np.broadcast_to(0.0, shape) if names is None else _empty_table(names)
@@ -80,7 +96,7 @@ def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Arra
         if codes.ndim != 2:
             raise ValueError(f"Expected a 2D array of codes, got {codes.ndim}D with shape {codes.shape}.")
     elif is_foreign(codes):
-        _check_foreign(codes, n_least=1)
+        _check_foreign(codes, 1, 1)
         codes = Space.of(codes).asarray(detached(codes), real_dtype(codes))
         if find_misfit(codes, Space.of(codes).xp) is not None:
             raise ValueError("Codes hold NaN or infinity.")
@@ -196,18 +212,19 @@ def _refuse_masked(X: Any) -> None:
         )
 
 
-def _check_foreign(X: Array, n_least: int) -> None:
+def _check_foreign(X: Array, n_samples: int, n_features: int) -> None:
     xp = array_api_compat.array_namespace(X)
     if X.ndim != 2:
         raise ValueError(f"Expected a 2D array (n_samples, n_features), got {X.ndim}D with shape {tuple(X.shape)}.")
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError(f"Complex data not supported: X has dtype {X.dtype}.")
-    _check_size(X.shape, n_least)
+    _check_size(X.shape, n_samples, n_features)
 
 
-def _check_size(shape: tuple[int, int], n_least: int) -> None:
+def _check_size(shape: tuple[int, int], n_samples: int, n_features: int) -> None:
     r, n = shape
-    if r < n_least or n < n_least:
+    if r < n_samples or n < n_features:
         raise ValueError(
-            f"Found array with {r} sample(s) and {n} feature(s) while a minimum of {n_least} of each is required."
+            f"Found array with {r} sample(s) and {n} feature(s) while a minimum of {n_samples} sample(s) and "
+            f"{n_features} feature(s) is required."
         )
