@@ -14,8 +14,8 @@ from elldict.solver.code_model import Counts
 Matrix = NDArray[np.float64]
 
 BINS, SPAN, HIGHEST = 240, 80.0, 10.0
-"""Bins, over how much of the natural logarithm of the square of a code, and where they end; codes have unit mean square.
-All codes that come go into the same bins, so these are fixed."""
+"""Bins, how much of the natural logarithm of the square of a code they span, and where they end; its mean is one.
+They are fixed, because codes of all times go into the same ones."""
 
 
 @dataclass(frozen=True)
