@@ -117,6 +117,19 @@ def test_arrays_of_other_libraries_resume_where_they_are(path):
     assert resumed.n_passes_ == undisturbed.n_passes_
 
 
+def test_files_resume_too(X, path, tmp_path):
+    """And are refused when they have changed."""
+    file = tmp_path / "data.npy"
+    np.save(file, X)
+    interrupted(file, path, 4)
+    before = path.read_bytes()
+    assert_same_fit(model_of().fit(X), model_of().fit(file, checkpoint=path, resume=True))
+    path.write_bytes(before)
+    np.save(file, X[::-1])
+    with pytest.raises(CheckpointError, match="it has samples '"):
+        model_of().fit(file, checkpoint=path, resume=True)
+
+
 def test_a_finished_fit_resumes_to_its_end_without_a_look(X, path, monkeypatch):
     first = model_of(solver="power").fit(X, checkpoint=path)
     monkeypatch.setattr(MemorySamples, "sum_over", None)

@@ -342,6 +342,15 @@ def test_kinds_of_numbers_and_arrays(noisy):
         model.partial_fit(X[:10])
 
 
+def test_parts_of_files_are_batches_and_files_are_not(noisy, tmp_path):
+    X = noisy[0][:3000]
+    np.save(tmp_path / "data.npy", X)
+    mapped = streamed(np.load(tmp_path / "data.npy", mmap_mode="r"))
+    np.testing.assert_array_equal(mapped.components_, streamed(X).components_)
+    with pytest.raises(TypeError, match="takes batches in memory"):
+        mapped.partial_fit(tmp_path / "data.npy")
+
+
 def test_what_a_stream_keeps_lives_on_the_host(model):
     for field in fields(Stream):
         value = getattr(model._state.stream, field.name)
