@@ -19,8 +19,8 @@ import zarr
 import elldict
 from elldict import LpDictionaryLearning, cli
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.samples.memory import MemorySamples
 from elldict.samples.sinks import NpySink
+from elldict.solver.checkpoint import Checkpoint
 
 N_FEATURES = 6
 
@@ -59,15 +59,15 @@ def files(tmp_path, samples):
 
 def interrupted(arguments, at, monkeypatch):
     """Run the command line until Ctrl-C is pressed in a look at the samples."""
-    looks, sum_over = iter(range(1000)), MemorySamples.sum_over
+    looks, sums = iter(range(1000)), Checkpoint.sums
 
-    def impatient(samples, kernel):
+    def impatient(checkpoint, kernel):
         if next(looks) == at:
             raise KeyboardInterrupt
-        return sum_over(samples, kernel)
+        return sums(checkpoint, kernel)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MemorySamples, "sum_over", impatient)
+        patch.setattr(Checkpoint, "sums", impatient)
         return cli.run(arguments)
 
 
