@@ -190,7 +190,8 @@ def _in_order(fit: Fit) -> Answer:
     """The answer with its atoms in the order and with the signs that the user got, which a stream then keeps."""
     answer, order = fit.answer, fit.dictionary.order
     A, rank = to_numpy(answer.A)[order], np.argsort(order)
-    signs = np.sign(np.sum(fit.frame.components(A) * fit.dictionary.components[: len(order)], axis=1))
+    ours, theirs = np.sign(fit.frame.components(A)), np.sign(fit.dictionary.components[: len(order)])
+    signs = np.sign(np.sum(ours * theirs, axis=1))  # all entries agree, or none does
 
     def vector(values: Array) -> NDArray[np.float64]:
         return to_numpy(values)[order]
