@@ -67,3 +67,13 @@ def test_mixed_atoms_that_remain_are_named_in_the_order_of_the_answer():
     answer = SimpleNamespace(mixed=(Pair(2, 0, 9.0),))
     with pytest.warns(NotIdentifiableWarning, match="1 pairs of atoms.*: 1 with 2. Give more"):
         judging._warn_of_mixed_atoms(answer, np.array([1, 2, 0]), stacklevel=1)
+
+
+def test_a_pair_without_noise_is_turned_all_the_way_apart(rng):
+    """The nearest angle of a grid is not enough: what is left of the mixture would pass for activity from then on."""
+    codes = (rng.random((4000, 2)) < 0.2) * rng.standard_normal((4000, 2))
+    c, s = np.cos(0.3337), np.sin(0.3337)
+    turn = np.array([[c, -s], [s, c]])
+    apart, n_moved = unmixed(turn, codes @ turn.T, [Pair(0, 1, 50.0)])
+    assert n_moved == 1
+    np.testing.assert_allclose(np.sort(np.abs(apart), axis=1), [[0, 1], [0, 1]], atol=1e-6)
