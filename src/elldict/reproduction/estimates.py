@@ -9,8 +9,8 @@ from elldict.reproduction.store import DONE, Record
 
 PASSES = {
     "lp": 60,
-    "default": 90,
-    "refined": 90,
+    "default": 12,
+    "refined": 12,
     "annealed": 200,
     "fastica": 30,
     "picard": 100,
