@@ -19,9 +19,9 @@ pytest.importorskip("jinja2")
 from elldict import cli
 from elldict.command_reproduce import parse_seconds
 from elldict.pages.palette import DARK, LIGHT
-from elldict.reproduction import figure1, figure5, paper, recovery_table, table1, table2, words
+from elldict.reproduction import figure1, figure5, paper, recovery_table, report, table1, table2, words
 from elldict.reproduction.catalogue import EXPERIMENTS
-from elldict.reproduction.experiment import Size, Verdict
+from elldict.reproduction.experiment import Claim, Size, Verdict
 from elldict.reproduction.figure3 import ROUNDING
 from elldict.reproduction.images import Source, packed
 from elldict.reproduction.methods import METHODS
@@ -404,3 +404,10 @@ def test_mistakes_are_one_line(arguments, words_, tmp_path, monkeypatch, capsys)
 
 def test_times_are_read():
     assert [parse_seconds(text) for text in ("90", "90s", "30m", "1.5h", "0")] == [90, 90, 1800, 5400, 0]
+
+
+def test_the_headline_counts_what_was_not_run():
+    held, open_ = (Claim("text", "found", verdict) for verdict in (Verdict.HOLDS, Verdict.OPEN))
+    assert report._headline([held, held]) == "2 of 2 claims of the paper hold"
+    assert report._headline([held, open_]) == "1 of 1 claims of the paper hold, 1 not run yet"
+    assert report._headline([open_]) == "Nothing has been run yet"

@@ -83,9 +83,14 @@ def _contents(
 
 
 def _headline(claims: Sequence[Claim]) -> str:
-    theirs = [claim for claim in claims if not claim.ours and claim.verdict is not Verdict.OPEN]
-    held = sum(claim.verdict is Verdict.HOLDS for claim in theirs)
-    return f"{held} of {len(theirs)} claims of the paper hold" if theirs else "Nothing has been run yet"
+    theirs = [claim for claim in claims if not claim.ours]
+    judged = [claim for claim in theirs if claim.verdict is not Verdict.OPEN]
+    if not judged:
+        return "Nothing has been run yet"
+    held = sum(claim.verdict is Verdict.HOLDS for claim in judged)
+    n_open = len(theirs) - len(judged)
+    words = f"{held} of {len(judged)} claims of the paper hold"
+    return f"{words}, {n_open} not run yet" if n_open else words
 
 
 def _versions() -> dict[str, str]:
