@@ -18,7 +18,7 @@ TILE_ROWS = 1024
 TILE_WORK = 4 * 10**7
 """Least rows times n^2: a few milliseconds of products, beside which the call for a tile does not show."""
 
-TILE_BYTES = 2**23
+TILE_BYTES = 2**22
 """Most bytes of a tile: every core holds one, its codes and their powers."""
 
 SPLIT_WORK = 4 * 10**6
