@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from elldict.samples.frame import Frame
 from elldict.samples.survey import Survey
 from elldict.solver.refine import Answer
-from elldict.space import to_numpy
+from elldict.space import to_numpy, total
 from elldict.theory.accuracy import atom_errors, with_small_sample_correction
 
 
@@ -70,9 +70,10 @@ def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey
     unit = 1.0 if frame.whitened else frame.unit
     model = answer.model
     unsought = survey.rank - len(order)
-    rest = max(0.0, survey.rank - float(np.sum(answer.moments.z2))) / max(unsought, 1)
-    errors = atom_errors(answer.moments, r, unsought, rest)
-    errors = with_small_sample_correction(errors, survey.rank, r)
+    rest = max(0.0, survey.rank - total(answer.moments.z2)) / max(unsought, 1)
+    errors = np.array(
+        to_numpy(with_small_sample_correction(atom_errors(answer.moments, r, unsought, rest), survey.rank, r))
+    )
     for pair in answer.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         least = NEARLY_APART_ERROR if pair.nearly_apart else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], least)

@@ -10,6 +10,7 @@ __all__ = [
     "RankWarning",
     "SamplesChangedError",
     "SamplesFileError",
+    "SmallerTilesWarning",
 ]
 
 
@@ -39,3 +40,7 @@ class SamplesFileError(ValueError):
 
 class SamplesChangedError(SamplesFileError):
     """A file of samples is no longer the one that was opened."""
+
+
+class SmallerTilesWarning(UserWarning):
+    """A graphics card ran out of memory, and fewer samples were taken at a time."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elldict import judging
 from elldict.dictionary import Dictionary, Laws, canonical_dictionary, laws_of
@@ -21,6 +20,7 @@ from elldict.solver.refine import Answer
 from elldict.solver.result import Iteration
 from elldict.solver.stage import Stage, precision_for
 from elldict.solver.steps import power_step
+from elldict.space import HOST, Array, Space
 from elldict.validation import check_n_components
 
 
@@ -62,7 +62,7 @@ def fitted(
         judging.warn_of_samples(found, whiten=options.whiten, stacklevel=stacklevel + 1)
     frame = Frame.of(found, center=options.center, whiten=options.whiten)
     stages = _stages(options, samples.dtype, code_bound(found, frame))
-    starts = _starts(options.n_init, rng, min(m, found.rank), frame, found.n_features)
+    starts = _starts(options.n_init, rng, min(m, found.rank), frame, found.n_features, samples.space)
     task = Task(samples, frame, journal, stages, rng, options.refine, witness_seed=int(rng.integers(2**62)))
     answer, history = (solved if options.solver == "power" else quickly_solved)(task, starts)
     dictionary = canonical_dictionary(answer, frame, found, m)
@@ -83,7 +83,7 @@ def _stages(options: Options, dtype: str, bound: float) -> list[Stage]:
 
 
 def _starts(
-    n_init: int, rng: np.random.Generator, m: int, frame: Frame, n_features: int
-) -> Iterator[NDArray[np.float64]]:
+    n_init: int, rng: np.random.Generator, m: int, frame: Frame, n_features: int, space: Space
+) -> Iterator[Array]:
     for _ in range(n_init):
-        yield frame.start(random_orthonormal(m, n_features, rng))
+        yield frame.start(random_orthonormal(m, n_features, rng, space if frame.inner is None else HOST))

@@ -1,4 +1,7 @@
-"""What the array API standard cannot say: results into given memory, LAPACK drivers. One file an array library."""
+"""What the array API standard cannot say: results into given memory, LAPACK drivers, fused kernels.
+
+One file an array library.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,22 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import array_api_compat
+import numpy as np
 
-from elldict.kernels import generic, host
+from elldict.kernels import generic, gpu, host
+from elldict.kernels.fused import Fused
 from elldict.space import Array, Space
 
-__all__ = ["Work", "svd", "workspace"]
+__all__ = ["Work", "positive_definite", "svd", "workspace"]
 
 
 class Work(Protocol):
     """Where the large intermediate results of one pass go. `into` names the scratch memory to use."""
+
+    @property
+    def fused(self) -> Fused | None:
+        """Kernels that read the codes once, where there are any."""
+        ...
 
     def matmul(self, a: Array, b: Array, into: str) -> Array:
         """Product a @ b."""
@@ -33,10 +43,12 @@ class Work(Protocol):
         ...
 
 
-def workspace(space: Space) -> Work:
-    """Scratch memory for one pass over tiles in `space`."""
+def workspace(space: Space, precision: str) -> Work:
+    """Scratch memory for one pass over tiles in `space`, with products in this precision."""
     if array_api_compat.is_numpy_namespace(space.xp):
         return host.BufferedWork()
+    if space.on_gpu and array_api_compat.is_torch_namespace(space.xp):
+        return gpu.GpuWork(fast=precision == "tfloat32")
     return generic.FreshWork()
 
 
@@ -45,3 +57,12 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
     if array_api_compat.is_numpy_array(matrix):
         return host.svd(matrix)
     return generic.svd(matrix)
+
+
+def positive_definite(matrix: Array) -> bool:
+    """Whether the Cholesky decomposition of a symmetric matrix exists."""
+    try:
+        factor = Space.of(matrix).xp.linalg.cholesky(matrix)
+    except (RuntimeError, np.linalg.LinAlgError):  # torch's LinAlgError is a RuntimeError
+        return False
+    return bool(Space.of(matrix).xp.all(Space.of(matrix).xp.isfinite(factor)))  # CuPy says it in this way

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from elldict.kernels import host
+from elldict.kernels.fused import Fused
 from elldict.space import Array, Space, to_numpy
 
 
 class FreshWork:
     """Results of one pass go into fresh arrays: the standard knows no ``out=``."""
+
+    fused: Fused | None = None
 
     def matmul(self, a: Array, b: Array, into: str) -> Array:  # noqa: ARG002
         """Product a @ b."""

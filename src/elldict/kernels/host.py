@@ -16,6 +16,8 @@ BLOCK = 256
 class BufferedWork:
     """Results of one pass go into named buffers: fresh memory for each tile costs page faults."""
 
+    fused = None
+
     def __init__(self) -> None:
         self._buffers: dict[str, NDArray[Any]] = {}
 

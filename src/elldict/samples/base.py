@@ -27,6 +27,9 @@ SPLIT_WORK = 4 * 10**6
 CORES = 4
 """Tiles come in multiples of this, so that two or four cores have equal work."""
 
+GPU_TILE_BYTES = 2**28
+"""Bytes of a tile on a graphics card: milliseconds of products, beside which the calls for a tile do not show."""
+
 
 class Addable(Protocol):
     """Anything a pass can add up."""
@@ -95,12 +98,15 @@ class Samples(Placed, Protocol):
         ...
 
 
-def rows_per_tile(n_samples: int, n_features: int, dtype: str) -> int:
-    """Rows of a tile. They depend on the shape of the data alone, never on how a source stores it.
+def rows_per_tile(n_samples: int, n_features: int, dtype: str, *, on_gpu: bool = False) -> int:
+    """Rows of a tile. They depend on the shape of the data and the kind of device, never on how a source stores it.
 
     So every source adds up the same partial sums in the same order and gets the same answer.
     """
-    most = TILE_BYTES // (n_features * (4 if dtype == "float32" else 8))
+    row_bytes = n_features * (4 if dtype == "float32" else 8)
+    if on_gpu:
+        return -(-n_samples // -(-n_samples * row_bytes // GPU_TILE_BYTES))
+    most = TILE_BYTES // row_bytes
     rows = max(64, min(max(TILE_ROWS, TILE_WORK // n_features**2), most))
     if n_samples <= rows and n_samples * n_features**2 < SPLIT_WORK:
         return n_samples

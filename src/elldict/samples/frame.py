@@ -47,8 +47,8 @@ class Frame:
 
         return replace(self, mean=move(self.mean), inner=move(self.inner), outer=move(self.outer))
 
-    def inside(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Raw samples (b, n) as the solver sees them (b, k); for a few of them, on the host."""
+    def inside(self, rows: Array) -> Array:
+        """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the space of the frame."""
         centred = rows if self.mean is None else rows - self.mean
         return self.unit * (centred if self.inner is None else centred @ self.inner.T)
 

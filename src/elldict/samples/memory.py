@@ -14,6 +14,7 @@ from elldict.kernels.threads import in_order
 from elldict.samples.base import Kernel, S, Sink, rows_per_tile, tile_bounds
 from elldict.samples.digest import sampled_ranges, started_digest
 from elldict.samples.fold import folded
+from elldict.samples.room import with_room
 from elldict.samples.sinks import ArraySink, checked_writer
 from elldict.space import Array, Space, real_dtype, to_numpy
 
@@ -29,7 +30,8 @@ class MemorySamples:
 
     def __post_init__(self) -> None:
         if not self.tile_rows:
-            object.__setattr__(self, "tile_rows", rows_per_tile(self.n_samples, self.n_features, self.dtype))
+            shape, on_gpu = (self.n_samples, self.n_features), self.space.on_gpu
+            object.__setattr__(self, "tile_rows", rows_per_tile(*shape, self.dtype, on_gpu=on_gpu))
 
     @property
     def n_samples(self) -> int:
@@ -61,7 +63,7 @@ class MemorySamples:
 
     def sum_over(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, along the tree."""
-        return folded(self._visited(lambda: self._visitor(kernel)))
+        return with_room(self, lambda: folded(self._visited(lambda: self._visitor(kernel))))
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
         """Array of shape (n_samples, n_columns) with what the kernel makes of every tile."""
@@ -77,14 +79,18 @@ class MemorySamples:
             write = checked_writer(self, kernel, sink)
             return lambda bounds: write(bounds[0], self._tile(bounds))
 
-        for _ in self._visited(make_writer):
-            pass
+        with_room(self, lambda: list(self._visited(make_writer)))
 
     def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
-        xp = self.space.xp
-        chosen = xp.take(self.X, xp.asarray(index, device=self.space.device), axis=0)
-        return to_numpy(chosen).astype(np.float64)
+        return to_numpy(self._taken(index)).astype(np.float64)
+
+    def part(self, index: NDArray[np.int64], dtype: str) -> Array:
+        """Some samples, by sorted index, where they are."""
+        return self.space.xp.astype(self._taken(index), getattr(self.space.xp, dtype), copy=False)
+
+    def _taken(self, index: NDArray[np.int64]) -> Array:
+        return self.space.xp.take(self.X, self.space.xp.asarray(index, device=self.space.device), axis=0)
 
     def place(self, sample: int) -> str:
         """Block of a sample."""

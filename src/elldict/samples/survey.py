@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.kernels import positive_definite
 from elldict.samples.base import Misfit, Samples, find_misfit, not_finite
-from elldict.space import Array, Space, to_numpy
+from elldict.space import HOST, Array, Space, to_numpy
 
 LARGEST_EXPONENT = {"float32": 110, "float64": 1000}
 """Samples are taken while their largest value lies between 2**-this and 2**this; beyond, digits are lost."""
 
+
+SAFE_EXPONENT = {"float32": 40, "float64": 300}
+"""Sums of squares of values between 2**-this and 2**this neither overflow nor vanish."""
 
 SURELY_FULL = 100.0
 """Condition number up to which nobody has to look at eigenvalues to know that no direction is rounding alone."""
@@ -31,8 +35,8 @@ class Spread:
 
     weight: int
     exponent: int
-    mean: NDArray[np.float64]  # (n,)
-    scatter: NDArray[np.float64]  # (n, n)  sum (y - mean)(y - mean)^T
+    mean: Array  # (n,), where the samples are, in float64
+    scatter: Array  # (n, n)  sum (y - mean)(y - mean)^T
     peak: float  # largest norm of a sample
     misfit: Misfit | None  # the first NaN or infinity
 
@@ -46,7 +50,7 @@ class Spread:
             weight=weight,
             exponent=exponent,
             mean=a.mean + apart * (b.weight / weight),
-            scatter=a.scatter + b.scatter + np.outer(apart, apart) * (a.weight * (b.weight / weight)),
+            scatter=a.scatter + b.scatter + apart[:, None] * apart[None, :] * (a.weight * (b.weight / weight)),
             peak=max(a.peak, b.peak),
             misfit=a.misfit or later,
         )
@@ -75,21 +79,26 @@ class SpreadKernel:
         xp, dtype = space.xp, getattr(space.xp, self.precision)
 
         def visit(Y: Array) -> Spread:
-            misfit = find_misfit(Y, xp)
-            if misfit is not None:
-                return _unusable(Y, misfit, self.precision)
-            exponent = _exponent(float(xp.max(xp.abs(Y))), self.precision)
-            # scaling by a power of two rounds nothing
-            Y = xp.astype(Y, dtype, copy=False) * math.ldexp(1.0, -exponent)
-            mean = xp.mean(xp.astype(Y, xp.float64, copy=False), axis=0)
-            norms = xp.sqrt(xp.sum(Y * Y, axis=1))
+            largest = float(xp.maximum(xp.max(Y), -xp.min(Y)))  # NaN and infinity come through
+            if not math.isfinite(largest):
+                misfit = find_misfit(Y, xp)
+                assert misfit is not None, "what is not finite can be found"
+                return _unusable(Y, misfit, self.precision, space)
+            exponent = _exponent(largest, self.precision)
+            Y, rows = xp.astype(Y, dtype, copy=False), int(Y.shape[0])
+            # powers of two round nothing, before the sums or after; after is cheaper, before may be needed
+            shrink = math.ldexp(1.0, -exponent)
+            if abs(exponent) > SAFE_EXPONENT[self.precision]:
+                Y, shrink = Y * shrink, 1.0
+            mean = xp.sum(Y, axis=0, dtype=xp.float64) / rows
+            peak = math.sqrt(float(xp.max(xp.sum(Y * Y, axis=1))))
             Y = Y - xp.astype(mean, dtype)
             return Spread(
-                weight=int(Y.shape[0]),
+                weight=rows,
                 exponent=exponent,
-                mean=_float64(mean),
-                scatter=_float64(Y.T @ Y),
-                peak=float(xp.max(norms)),
+                mean=mean * shrink,
+                scatter=xp.astype(Y.T @ Y, xp.float64, copy=False) * shrink**2,
+                peak=peak * shrink,
                 misfit=None,
             )
 
@@ -109,6 +118,7 @@ class Survey:
     peak: float  # largest norm of a sample / unit
     dtype: str  # of the samples
     precision: str  # in which they were multiplied
+    space: Space = HOST  # where they are
 
     @cached_property
     def _eigen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -138,14 +148,12 @@ class Survey:
         No eigenvalue is larger than the largest sum of absolute values in a row; and none is smaller than what can be
         taken from the diagonal so that Cholesky's decomposition still exists. False says that this test cannot tell.
         """
+        if any(known <= limit and passed for known, passed in self._conditioned.items()):
+            return True
         if limit not in self._conditioned:
             largest = float(np.max(np.sum(np.abs(self.scatter), axis=1)))
-            try:
-                np.linalg.cholesky(self.scatter - np.diag(np.full(self.n_features, largest / limit)))
-            except np.linalg.LinAlgError:
-                self._conditioned[limit] = False
-            else:
-                self._conditioned[limit] = True
+            least = self.scatter - np.diag(np.full(self.n_features, largest / limit))
+            self._conditioned[limit] = positive_definite(self.space.asarray(least, "float64"))
         return self._conditioned[limit]
 
     @cached_property
@@ -202,11 +210,11 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
     spread = samples.sum_over(SpreadKernel(precision))
     if spread.misfit is not None:
         raise not_finite(samples, spread.misfit)
-    scatter = spread.scatter / spread.weight
+    mean, scatter = _float64(spread.mean), _float64(spread.scatter) / spread.weight
     if not center:
-        scatter = scatter + np.outer(spread.mean, spread.mean)
+        scatter = scatter + np.outer(mean, mean)
     if not np.any(scatter):
-        found = "is the same in every sample" if center and np.any(spread.mean) else "is all zero"
+        found = "is the same in every sample" if center and np.any(mean) else "is all zero"
         raise ValueError(f"X {found} ({samples.n_samples} samples): there is nothing to learn from it.")
     if abs(spread.exponent) > LARGEST_EXPONENT[samples.dtype]:
         raise _out_of_range(samples, spread.exponent)
@@ -214,13 +222,14 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
     return Survey(
         n_samples=samples.n_samples,
         n_features=samples.n_features,
-        mean=spread.mean * unit,
+        mean=mean * unit,
         unit=unit,
         scatter=scatter,
         centred=center,
         peak=spread.peak,
         dtype=samples.dtype,
         precision=precision,
+        space=samples.space,
     )
 
 
@@ -234,9 +243,10 @@ def _largest_exponent(precision: str) -> int:
     return int(np.finfo(precision).maxexp) - 3
 
 
-def _unusable(Y: Array, misfit: Misfit, precision: str) -> Spread:
+def _unusable(Y: Array, misfit: Misfit, precision: str, space: Space) -> Spread:
     n = int(Y.shape[1])
-    return Spread(int(Y.shape[0]), -_largest_exponent(precision), np.zeros(n), np.zeros((n, n)), 0.0, misfit)
+    mean, scatter = (space.asarray(np.zeros(shape), "float64") for shape in (n, (n, n)))
+    return Spread(int(Y.shape[0]), -_largest_exponent(precision), mean, scatter, 0.0, misfit)
 
 
 def _out_of_range(samples: Samples, exponent: int) -> ValueError:

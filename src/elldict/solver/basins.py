@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.space import Array, Space, to_numpy
+
 SUSPICIOUS = 6.0
 """Correlation of supports, in standard errors, from which a pair is looked at."""
 
@@ -47,25 +49,27 @@ class Pair:
         return abs(self.angle) <= LEAST_ANGLE
 
 
-def suspicious_pairs(activity: NDArray[np.float64]) -> list[Pair]:
+def suspicious_pairs(activity: Array) -> list[Pair]:
     """Pairs of atoms, strongest first, no atom twice; from the probability (b, m) that each code is active.
 
     None if there are too many: in images and sounds, all codes are large where something happens.
     """
-    centred = activity - np.mean(activity, axis=0)
-    spread = np.maximum(np.std(activity, axis=0), 1e-12)
-    scores = np.triu(centred.T @ centred / np.outer(spread, spread), 1) / math.sqrt(len(activity))
+    xp = Space.of(activity).xp
+    b, m = (int(size) for size in activity.shape)
+    centred = activity - xp.mean(activity, axis=0)
+    spread = xp.std(activity, axis=0)
+    spread = xp.maximum(spread, xp.full_like(spread, 1e-12))
+    scores = xp.triu(centred.T @ centred / (spread[:, None] * spread[None, :]), k=1) / math.sqrt(b)
+    first, second = xp.nonzero(scores >= SUSPICIOUS)
+    found = to_numpy(scores[first, second])
     pairs: list[Pair] = []
     taken: set[int] = set()
-    for flat in np.argsort(scores, axis=None)[::-1]:
-        i, j = (int(k) for k in np.unravel_index(flat, scores.shape))
-        if scores[i, j] < SUSPICIOUS:
-            break
+    for k in np.argsort(found)[::-1]:
+        i, j, score = int(first[k]), int(second[k]), float(found[k])
         if not taken & {i, j}:
-            score = float(scores[i, j])
-            pairs.append(Pair(i, j, score, score / math.sqrt(len(activity))))
+            pairs.append(Pair(i, j, score, score / math.sqrt(b)))
             taken |= {i, j}
-    return pairs if 2 * len(pairs) <= max(2, WIDESPREAD * activity.shape[1]) else []
+    return pairs if 2 * len(pairs) <= max(2, WIDESPREAD * m) else []
 
 
 def unmixed(A: NDArray[np.float64], Z: NDArray[np.float64], pairs: list[Pair]) -> tuple[NDArray[np.float64], int]:

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from elldict.kernels import Work
-from elldict.solver.code_model import CodeModel, logit_line
+from elldict.kernels.fused import Fused
+from elldict.solver.code_model import CodeModel
 from elldict.solver.messages import CorruptedModel, Round, cleaned
-from elldict.solver.terms import Needs, Terms, Weighted
+from elldict.solver.terms import Needs, Summed, Term, Terms, Weighted
 from elldict.space import Array, Space
 
 
@@ -50,6 +51,11 @@ class Lp(Linear):
 
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m)."""
+        if work.fused is not None and Needs.MOMENTS in need:
+            g, sums = work.fused.lp(Z, self.p)
+            slope = Weighted(((self.p - 1, Summed(sums["weight"])),))
+            extra = {"magnitude": Summed(sums["magnitude"])}
+            return Terms(g=g, slope=slope, z2=Summed(sums["z2"]), g2=Summed(sums["g2"]), extra=extra)
         magnitude = work.map(xp.abs, Z, into="magnitude")
         weight = power(magnitude, self.p - 2, work, xp, into="weight")
         if Needs.MOMENTS not in need:
@@ -75,7 +81,9 @@ class BernoulliGaussian(Linear):
 
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m)."""
-        lines = self._lines(Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1])
+        if work.fused is not None and Needs.MOMENTS in need and Needs.IDLE not in need:
+            return self.fused(Z, work.fused, beside=None)
+        lines = self.lines(Z)
         z2 = work.map(xp.multiply, Z, Z, into="square")
         half = work.map(xp.multiply, z2, lines.rate, into="logit")
         half = work.map(xp.add, half, lines.offset, into="logit")
@@ -91,6 +99,30 @@ class BernoulliGaussian(Linear):
         slope = Weighted(((lines.kept, missing), bend), constant=2 * lines.kept)
         return Terms(g, lines.kept, slope=slope, value=value, z2=z2, idle=idle)
 
+    def fused(self, Z: Array, kernels: Fused, beside: Lp | None) -> Terms:
+        """The same by kernels that read the codes once, with l_p beside it if asked."""
+        lines = self.lines(Z)
+        g, other, found = kernels.likelihood(Z, lines.offset, lines.rate, None if beside is None else beside.p)
+        sums = {name: Summed(total) for name, total in found.items()}
+        bend = (-2 * lines.steep * lines.kept, sums["bend"])
+        value = ((-2.0, sums["below"]), (-1.0, sums["logs"]), (-lines.precision, sums["z2"]))
+        extra: dict[str, Term] = {}
+        if beside is not None:
+            extra["beside_magnitude"] = sums["magnitude"]
+            extra["beside_slope"] = Weighted(((beside.p - 1, sums["weight"]),))
+            extra["beside_g2"] = sums["beside_g2"]
+            extra["cross"] = Weighted(((lines.kept, sums["cross"]),))
+        return Terms(
+            g,
+            lines.kept,
+            slope=Weighted(((lines.kept, sums["missing"]), bend), constant=2 * lines.kept),
+            value=Weighted(value, constant=lines.level),
+            z2=sums["z2"],
+            g2=sums["g2"],
+            beside=other,
+            extra=extra,
+        )
+
     def _value(self, z2: Array, half: Array, swing: Array, lines: Lines, work: Work, xp: Any) -> Weighted:
         """Log q(z) = log(1 + e^(-2h)) + log of the active law, written so that nothing overflows or cancels.
 
@@ -101,7 +133,9 @@ class BernoulliGaussian(Linear):
         logs = work.map(xp.log, logs, into="logs")
         return Weighted(((-2.0, below), (-1.0, logs), (-lines.precision, z2)), constant=lines.level)
 
-    def _lines(self, space: Space, dtype: str) -> Lines:
+    def lines(self, Z: Array) -> Lines:
+        """Lines for codes like these."""
+        space, dtype = Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
         if (space, dtype) not in self.known:
             self.known[space, dtype] = Lines.of(self.model, space, dtype)
         return self.known[space, dtype]
@@ -121,12 +155,17 @@ class Lines:
     @classmethod
     def of(cls, model: CodeModel, space: Space, dtype: str) -> Lines:
         """Lines for codes of this precision in this space."""
-        offset, rate = logit_line(model)
-        total = model.power + model.noise
-        level = math.log(2) + np.log(model.density) - 0.5 * np.log(2 * math.pi * total)
-        halves = (space.asarray(vector / 2, dtype) for vector in (offset, rate))
-        sums = (rate / 2, model.power / total / 2, 0.5 / total, level)
-        return cls(*halves, *(space.asarray(vector, "float64") for vector in sums))
+        halves, sums = cls.rows(model.density, model.power, np.full_like(model.power, model.noise), np)
+        return cls(*(space.asarray(row, dtype) for row in halves), *(space.asarray(row, "float64") for row in sums))
+
+    @staticmethod
+    def rows(density: Array, power: Array, noise: Array, xp: Any) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
+        """The halves for codes, and what is for sums; parameters are arrays (m,) of one library."""
+        whole = power + noise
+        rate = (1 / noise - 1 / whole) / 4
+        offset = (xp.log(density) - xp.log1p(-density) - 0.5 * xp.log(whole / noise)) / 2
+        level = math.log(2) + xp.log(density) - 0.5 * xp.log(2 * math.pi * whole)
+        return (offset, rate), (rate, power / whole / 2, 0.5 / whole, level)
 
 
 @dataclass(frozen=True)
@@ -157,6 +196,12 @@ class Both:
 
     def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
         """Terms of the first contrast, with those of the second and the product of both g as extras."""
+        fused = work.fused is not None and Needs.MOMENTS in need and Needs.IDLE not in need
+        if fused and isinstance(self.first, BernoulliGaussian) and isinstance(self.second, Lp):
+            assert work.fused is not None
+            both = self.first.fused(Z, work.fused, self.second)
+            alone = {} if Needs.GRADIENT in need else {"beside_value": (both.beside, Z)}
+            return replace(both, extra={**both.extra, **alone})
         one = self.first.terms(Z, need, work, xp)
         two = self.second.terms(Z, need, Prefixed(work, "beside "), xp)
         assert isinstance(two.gain, float), "the second contrast is l_p, whose g has no factor"
@@ -173,6 +218,11 @@ class Prefixed:
 
     work: Work
     prefix: str
+
+    @property
+    def fused(self) -> Fused | None:
+        """Kernels of that memory."""
+        return self.work.fused
 
     def matmul(self, a: Array, b: Array, into: str) -> Array:
         """Product a @ b."""

@@ -22,7 +22,7 @@ from elldict.solver.result import Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import PairwiseNewton
 from elldict.solver.terms import Needs
-from elldict.space import Array, to_numpy
+from elldict.space import Array, Space, to_numpy
 
 FEWEST_ROWS = 4096
 ROWS_PER_FEATURE = 40
@@ -115,8 +115,9 @@ def looks_corrupted(rows: NDArray[np.float64], A: Array, codes: CodeModel, rng: 
     entries among them, it looks nearly Gaussian.
     """
     rest = first_rest(rows, to_numpy(A), codes)
-    n = rest.shape[1]
-    other = float(np.mean([_kurtosis(rest @ random_orthonormal(n, n, rng)) for _ in range(3)]))
+    n, space = rest.shape[1], Space.of(A)
+    bases = (to_numpy(random_orthonormal(n, n, rng, space)) for _ in range(3))
+    other = float(np.mean([_kurtosis(rest @ basis) for basis in bases]))
     chance = math.sqrt(24 / rest.size)
     return _kurtosis(rest) - other > 0.5 * abs(other) + 0.08 + 4 * chance
 

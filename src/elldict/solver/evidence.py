@@ -11,7 +11,7 @@ from elldict.solver.code_model import CodeModel
 from elldict.solver.contrasts import SparseCorruption
 from elldict.solver.result import Solution
 from elldict.solver.sums import Sums, moments
-from elldict.space import Array, to_numpy
+from elldict.space import Array, to_numpy, total
 from elldict.theory.accuracy import CodeMoments, atom_errors, with_small_sample_correction
 
 MOST_ERROR = 0.5
@@ -59,8 +59,7 @@ def hausman(one: CodeMoments, sums: Sums, seen: float) -> Verdict:
         return Verdict(False, NOTHING_FOUND)
     if not math.isfinite(refined_error):
         return Verdict(False, "kept l_p: the refined answer is not a maximum")
-    cross = to_numpy(sums.extra["cross"]) / r
-    shared = float(np.mean(2 * np.sum(two.angle_covariances(one, cross, r), axis=1)))
+    shared = 2 * total(two.angle_covariances(one, sums.extra["cross"] / r, r)) / int(two.z2.shape[0])
     return _weighed(refined_error, seen - (pilot_error + refined_error - 2 * shared), pilot_error)
 
 
@@ -103,9 +102,9 @@ def _weighed(error: float, excess: float, pilot_error: float) -> Verdict:
 def error_bar(of: CodeMoments, n_samples: float) -> float:
     """Expected error of an answer with these moments, infinite where it is no maximum."""
     errors = atom_errors(of, n_samples)
-    if not np.all(np.isfinite(errors)):
-        return math.inf
-    return float(np.mean(with_small_sample_correction(errors, len(errors), n_samples)))
+    m = int(errors.shape[0])
+    corrected = total(with_small_sample_correction(errors, m, n_samples)) / m
+    return corrected if math.isfinite(total(errors)) else math.inf
 
 
 def exact(model: CodeModel, n_samples: float) -> bool:

@@ -15,16 +15,13 @@ from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.solver.contrasts import Both, Contrast
 from elldict.solver.polar import polar
+from elldict.solver.recorded import ROUNDING, Recorded, doubtful_angle, mean_error
 from elldict.solver.result import Callback, Iteration, Solution
-from elldict.solver.stage import Stage
+from elldict.solver.stage import Halt, Point, Stage
 from elldict.solver.steps import power_step
-from elldict.solver.sums import Sums, measure, moments
+from elldict.solver.sums import Sums, measure
 from elldict.solver.terms import Needs
 from elldict.space import Array, Space, total
-from elldict.theory.accuracy import atom_errors
-
-ROUNDING = {"float32": 1e-5, "float64": 1e-11}
-"""Relative fall of the objective that rounding alone can explain."""
 
 USUAL_TOL = 1e-6
 
@@ -92,13 +89,17 @@ class Run:
     def look(self, A: Array, contrast: Contrast, need: Needs, precision: str) -> Sums:
         """One counted pass over all samples."""
         sums = measure(self.samples, self.frame, contrast, A, need, precision)
+        self.seen(sums.objective)
+        return sums
+
+    def seen(self, objective: float) -> None:
+        """Count one pass, at whose end the objective was this."""
         self.journal.passes += self.share
-        if not math.isfinite(sums.objective):
+        if not math.isfinite(objective):
             raise FloatingPointError(
-                f"The objective became {sums.objective} in iteration {len(self.iterations) + 1} although all samples "
+                f"The objective became {objective} in iteration {len(self.iterations) + 1} although all samples "
                 "are finite. Please report this with your p and the scale of your data."
             )
-        return sums
 
     def record(self, stage_number: int, sums: Sums, step: float, A: Array) -> bool:
         """Write one iteration down; True says that the callback wants to stop."""
@@ -113,28 +114,7 @@ class Run:
         )
         self.iterations.append(iteration)
         callback = self.journal.callback
-        return callback is not None and bool(callback(replace(iteration, components=self.frame.components(A))))
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where a run is: A, the contrast in use, and its sums there."""
-
-    A: Array
-    contrast: Contrast
-    sums: Sums
-
-
-@dataclass(frozen=True)
-class Halt:
-    """Where a stage ended, and why."""
-
-    A: Array
-    contrast: Contrast
-    sums: Sums  # of the last look, a step before A
-    converged: bool
-    stopped: bool
-    status: str
+        return callback is not None and bool(callback(replace(iteration, components=self.frame.components(A + 0))))
 
 
 def solve(
@@ -182,50 +162,76 @@ def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | N
 
 def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
-    first, here = begun(run, number, stage, A)
+    walk = Recorded.of(run, stage, A) or Walk(run, stage)
+    first, here = begun(run, walk, number, A)
     before = here
     for iteration in range(first, stage.max_iter + 1):
-        moved = stage.step(here.sums, here.A)
-        step = distance(moved, here.A)
+        moved, step = walk.step(here)
         stopped = run.record(number, here.sums, step, here.A)
-        enough = last_step(stage, here.sums, step, settled=here.contrast is before.contrast)
+        enough = last_step(stage, here, step, settled=here.contrast is before.contrast)
         if step <= enough:
             status = f"converged: step {step:.2g} <= tol {enough:.2g}"
-            return Halt(moved, here.contrast, here.sums, True, stopped, status)
+            return walk.end(Halt(moved, here.contrast, here.sums, True, stopped, status))
         if stopped:
             status = f"stopped by the callback after iteration {iteration}, step {step:.2g}"
-            return Halt(safest(stage, here, moved), here.contrast, here.sums, False, True, status)
+            return walk.end(Halt(safest(stage, here, moved), here.contrast, here.sums, False, True, status))
         if iteration == PATIENCE and stage.hopeless is not None and stage.hopeless(here.sums):
-            return Halt(here.A, here.contrast, here.sums, False, False, f"no use after {iteration} iterations")
+            status = f"no use after {iteration} iterations"
+            return walk.end(Halt(here.A, here.contrast, here.sums, False, False, status))
         if iteration < stage.max_iter:
-            before, here = here, guarded(run, stage, here, moved)
+            before, here = here, walk.follow(here, moved)
             if run.journal.keeper is not None:
                 run.journal.keeper.reached(run, number, stage, A, iteration + 1, here.A)
     status = f"max_iter: step {step:.2g} > tol {stage.tol:.2g} after {stage.max_iter} iterations"
-    return Halt(safest(stage, here, moved), here.contrast, here.sums, False, False, status)
+    return walk.end(Halt(safest(stage, here, moved), here.contrast, here.sums, False, False, status))
 
 
-def begun(run: Run, number: int, stage: Stage, A: Array) -> tuple[int, Point]:
+def begun(run: Run, walk: Walk | Recorded, number: int, A: Array) -> tuple[int, Point]:
     """First step to take and where from: at A, or where a stage that was interrupted left off."""
     keeper = run.journal.keeper
-    place = None if keeper is None else keeper.recalled(run, number, stage, A)
+    place = None if keeper is None else keeper.recalled(run, number, walk.stage, A)
     if place is None:
-        return 1, looked(run, stage, stage.contrast, A, came_from=A)
+        return 1, walk.begin(A)
     run.iterations[:] = place.iterations
-    here = looked(run, stage, stage.contrast, place.A, came_from=place.A)
+    here = walk.begin(place.A)
     run.journal.passes = place.passes
     return place.iteration, here
 
 
-def last_step(stage: Stage, sums: Sums, step: float, *, settled: bool) -> float:
-    """Length of a step that is the last, `step` being the one at hand.
+@dataclass(frozen=True)
+class Walk:
+    """How a stage gets from one point to the next: step by step, the host looking at each."""
+
+    run: Run
+    stage: Stage
+
+    def begin(self, A: Array) -> Point:
+        """The contrast of the stage, and its sums at A."""
+        return looked(self.run, self.stage, self.stage.contrast, A, came_from=A)
+
+    def step(self, here: Point) -> tuple[Array, float]:
+        """Where the step leads, and how far that is."""
+        moved = self.stage.step(here.sums, here.A)
+        return moved, distance(moved, here.A)
+
+    def follow(self, here: Point, moved: Array) -> Point:
+        """Take the step, unless it lowers the objective."""
+        return guarded(self.run, self.stage, here, moved)
+
+    def end(self, halt: Halt) -> Halt:
+        """What is left to do at the end: nothing."""
+        return halt
+
+
+def last_step(stage: Stage, here: Point, step: float, *, settled: bool) -> float:
+    """Length of a step from `here` that is the last, `step` being the one at hand.
 
     While the contrast still follows A, the error bar falls from look to look and says nothing; and whoever asks for
     more than the usual digits gets them.
     """
     if not settled or not stage.resolution or stage.tol < USUAL_TOL or step > stage.resolution * LARGEST_ANGLE:
         return stage.tol
-    angle = angle_in_doubt(sums)
+    angle = angle_in_doubt(here.sums) if here.doubt is None else here.doubt
     if angle > LARGEST_ANGLE:
         return max(stage.tol, LOST_STEP)
     return stage.tol if angle < EXACT_ANGLE else max(stage.tol, stage.resolution * angle)
@@ -255,8 +261,7 @@ def guarded(run: Run, stage: Stage, here: Point, moved: Array) -> Point:
 
 def angle_in_doubt(sums: Sums) -> float:
     """Root mean square, over atoms, of the distance that the error bar gives them; zero if it gives none."""
-    error = float(np.mean(atom_errors(moments(sums), sums.weight)))
-    return math.sqrt(error / 2) if math.isfinite(error) else 0.0
+    return doubtful_angle(float(mean_error(sums)))
 
 
 def distance(A: Array, B: Array) -> float:

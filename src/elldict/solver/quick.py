@@ -201,7 +201,8 @@ class QuickRoad:
                 replace(stage, resolution=COARSE if self.hopeful else stage.resolution) for stage in self.task.stages
             ]
         most = min(self.task.stages[-1].max_iter, MOST_STEPS)
-        return [replace(stage, max_iter=most, resolution=COARSE, hopeless=like_noise) for stage in self.task.stages]
+        stages = [replace(stage, max_iter=most, resolution=COARSE, hopeless=like_noise) for stage in self.task.stages]
+        return [replace(stage, precision=coarse(stage.precision, level)) for stage in stages]
 
     @property
     def hopeful(self) -> bool:
@@ -230,6 +231,11 @@ def like_noise(sums: Sums) -> bool:
     magnitude, z2 = (to_numpy(total) / sums.weight for total in (sums.extra["magnitude"], sums.z2))
     score = chance.sparsity_score(magnitude, z2, sums.weight)
     return bool(np.max(score) < chance.chance_score(len(score)))
+
+
+def coarse(precision: str, level: Samples) -> str:
+    """Precision of products that are only to come close: on a graphics card, that of its fast ones."""
+    return "tfloat32" if precision == "float32" and level.space.on_gpu else precision
 
 
 def small(pilot: Solution) -> bool:

@@ -60,6 +60,7 @@ def likelihood_stages(
         min(lp_stage.max_iter, MOST_ITERATIONS),
         need=Needs.GRADIENT | Needs.MOMENTS,
         refit=witnesses.refit,
+        follow=witnesses.follow,
         slack=1e-3,
         resolution=resolution,
     )
@@ -73,6 +74,7 @@ def likelihood_stages(
             need=need,
             max_iter=most,
             refit=witnesses.refit_freely,
+            follow=None,
         ),
         newton,
     ]

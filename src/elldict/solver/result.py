@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elldict.solver.contrasts import Contrast
 from elldict.solver.sums import Sums
-from elldict.space import Array
+from elldict.space import Array, Space
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,17 @@ class Iteration:
 
 Callback = Callable[[Iteration], bool | None]
 """Called after each iteration; True stops the fit."""
+
+
+def in_space(callback: Callback | None, space: Space) -> Callback | None:
+    """The same callback, which is shown components in a space whatever the fit works in."""
+    if callback is None:
+        return None
+
+    def shown(iteration: Iteration) -> bool | None:
+        return callback(replace(iteration, components=space.asarray(iteration.components, "float64")))
+
+    return shown
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from elldict.solver.contrasts import Contrast
 from elldict.solver.steps import Step
@@ -14,6 +15,14 @@ from elldict.space import Array
 
 Refit = Callable[[Contrast, Array, float], Contrast]
 """From the contrast in use, A, and the longest move of an atom on the way there, to the contrast that fits at A."""
+
+
+class Follow(Protocol):
+    """Writes the law of codes that fits at A, or the old one if it hardly differs, and its lines; see `Witnesses`."""
+
+    def __call__(self, A: Array, old: Array, squares: Array, law: Array, lines: tuple[Array, Array]) -> Array:
+        """Return 1 if it is the old law, otherwise 0, as an array of one number."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,29 @@ class Stage:
     slack: float = 0.0  # fall of the objective that a refit alone can cause
     resolution: float = 0.0  # share of the angle that the error bar speaks of, below which steps are of no use
     hopeless: Callable[[Sums], bool] | None = None  # asked once, whether to go on is of no use
+    follow: Follow | None = None  # the same as refit, for whoever cannot leave the device
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a run is: A, the contrast in use, and its sums there."""
+
+    A: Array
+    contrast: Contrast
+    sums: Sums
+    doubt: float | None = None  # angle that the error bar leaves in doubt, if it is known
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Where a stage ended, and why."""
+
+    A: Array
+    contrast: Contrast
+    sums: Sums  # of the last look, a step before A
+    converged: bool
+    stopped: bool
+    status: str
 
 
 SAFE_DIGITS = {"float32": 30, "float64": 280}

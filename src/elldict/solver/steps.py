@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elldict.solver.polar import polar
+from elldict.kernels.fused import kernels_for
+from elldict.solver.polar import lack_of_orthonormality, nearby_polar, polar
 from elldict.solver.sums import Sums
-from elldict.space import Array, Space, total
+from elldict.space import Array, Space
 
 Step = Callable[[Sums, Array], Array]
+
+CLOSE_ENOUGH = 1e-12
+"""Lack of orthonormality of a step that was made by products and counts as done."""
 
 
 def power_step(sums: Sums, A: Array) -> Array:  # noqa: ARG001
@@ -59,19 +62,41 @@ class PairwiseNewton:
     def __call__(self, sums: Sums, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""
         space = Space.of(A)
-        xp = space.xp
-        m, k = (int(size) for size in A.shape)
-        angles = pairwise_angles(sums, sums.G, A, self.least_curvature)
-        outside = None if m == k else self._outside(sums, A)
-        length = math.sqrt((total(angles * angles) + (0.0 if outside is None else total(outside * outside))) / m)
-        shrink = min(1.0, self.longest / max(length, 1e-300))
-        if outside is not None:
-            return polar(A + shrink * (angles @ A + outside))
+        moved, angles = self._moved(sums, A)
+        if angles is None:
+            return polar(moved)
+        if space.on_gpu:  # by products, ten times faster there; from far away they do not converge
+            turned = nearby_polar(moved)
+            if float(lack_of_orthonormality(turned)) < CLOSE_ENOUGH:
+                return turned
         # Cayley's transform: orthogonal because the angles are antisymmetric, and a ninth of the price of the polar
         # factor of I + angles, from which it differs in third order
-        half = (shrink / 2) * angles
-        identity = xp.eye(m, dtype=A.dtype, device=space.device)
-        return xp.linalg.solve(identity - half, A + half @ A)
+        half = angles / 2
+        identity = space.xp.eye(int(A.shape[0]), dtype=A.dtype, device=space.device)
+        return space.xp.linalg.solve(identity - half, A + half @ A)
+
+    def ahead(self, sums: Sums, A: Array) -> Array:
+        """The same without a look at whether it has worked: whoever takes the step finds out later."""
+        return nearby_polar(self._moved(sums, A)[0])
+
+    def _moved(self, sums: Sums, A: Array) -> tuple[Array, Array | None]:
+        """A moved along the tangent, and the angles that took it there if they stay in its span."""
+        xp = Space.of(A).xp
+        m, k = (int(size) for size in A.shape)
+        kernels = kernels_for(A)
+        if kernels is None:
+            angles = pairwise_angles(sums, sums.G, A, self.least_curvature)
+            squares = xp.sum(angles * angles)
+        else:
+            angles, squares = kernels.angles(sums.G @ A.T, sums.slope, sums.z2, sums.weight, self.least_curvature)
+        outside = None if m == k else self._outside(sums, A)
+        squares = squares if outside is None else squares + xp.sum(outside * outside)
+        # as much as the longest step allows, without asking the device for a number
+        shrink = self.longest / xp.sqrt(xp.maximum(squares / m, xp.full_like(squares, self.longest**2)))
+        if outside is not None:
+            return shrink * (angles @ A + outside) + A, None
+        angles = shrink * angles
+        return A + angles @ A, angles
 
     def _outside(self, sums: Sums, A: Array) -> Array:
         """Steps (m, k) out of the span of the atoms."""
@@ -79,7 +104,8 @@ class PairwiseNewton:
         m, k = (int(size) for size in A.shape)
         C = sums.G @ A.T / sums.weight
         own = xp.linalg.diagonal(C)
-        rest = max(0.0, k - total(sums.z2) / sums.weight) / (k - m)
+        left = k - xp.sum(sums.z2) / sums.weight
+        rest = xp.maximum(left, xp.zeros_like(left)) / (k - m)
         curvature = xp.maximum(own - rest * sums.slope / sums.weight, self.least_curvature * own)
         return (sums.G / sums.weight - C @ A) / curvature[:, None]
 

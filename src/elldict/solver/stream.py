@@ -306,7 +306,7 @@ class Stream:
         need, A = Needs.GRADIENT | Needs.MOMENTS, part.space.asarray(walk.A, "float64")
         sums = _on_host(measure(part, self.frame.moved_to(part.space), contrast, A, need, precision))
         codes = rows @ walk.A.T
-        terms = contrast.terms(codes, need, workspace(HOST), HOST.xp)
+        terms = contrast.terms(codes, need, workspace(HOST, precision), HOST.xp)
         assert isinstance(terms.slope, Weighted)
         return walk.after(sums, codes, terms.slope.expanded(), self.weight), np.asarray(terms.gain * terms.g)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from elldict.kernels import workspace
@@ -12,7 +13,7 @@ from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.solver.contrasts import Contrast
 from elldict.solver.terms import Needs, Tally, Terms
-from elldict.space import Array, Space, to_numpy, total
+from elldict.space import Array, Space, storage, total
 from elldict.theory.accuracy import CodeMoments
 
 
@@ -30,6 +31,7 @@ class Sums:
     idle: Array = None  # (m, n, n)  sum P(code is idle) y y^T
     beside: Array = None  # (m, n)  gradient of the contrast beside
     extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
+    seen: float | None = None  # the objective, where it was read with other numbers
 
     def __add__(self, other: Sums) -> Sums:
         def both(a: Array | None, b: Array | None) -> Array | None:
@@ -48,9 +50,11 @@ class Sums:
             extra={name: self.extra[name] + other.extra[name] for name in self.extra},
         )
 
-    @property
+    @cached_property
     def objective(self) -> float:
         """Mean of F over samples and atoms."""
+        if self.seen is not None:
+            return self.seen
         return total(self.value / self.weight) / int(self.value.shape[0])
 
 
@@ -67,12 +71,13 @@ class SumKernel:
 
     def bind(self, space: Space) -> Callable[[Array], Sums]:
         """Return the function that sums one tile."""
-        xp, dtype = space.xp, getattr(space.xp, self.precision)
-        work = workspace(space)
+        xp, held = space.xp, storage(self.precision)
+        dtype, work = getattr(xp, held), workspace(space, self.precision)
         shrink = _power_of_two(self.unit, self.precision)
-        decode = xp.astype((space.asarray(self.B, "float64") / shrink).T, dtype)
+        B = space.asarray(self.B, "float64")
+        decode = xp.astype((B if shrink == 1 else B / shrink).T, dtype)
         gradient = Needs.GRADIENT in self.need
-        mean = None if self.mean is None else space.asarray(self.mean, self.precision)
+        mean = None if self.mean is None else space.asarray(self.mean, held)
 
         def visit(Y: Array) -> Sums:
             Y = prepared(xp.astype(Y, dtype, copy=False))
@@ -106,11 +111,14 @@ class SumKernel:
         def moments(terms: Terms, Z: Array, tally: Tally) -> dict[str, Any]:
             return {
                 "slope": tally(terms.slope),
-                "g2": terms.gain**2 * tally((terms.g, terms.g)),
+                "g2": squared(terms.gain, tally((terms.g, terms.g) if terms.g2 is None else terms.g2)),
                 "z2": tally((Z, Z) if terms.z2 is None else terms.z2),
                 "gz": None if gradient else tally(terms.product(Z)),
                 "extra": {name: tally(term) for name, term in terms.extra.items()},
             }
+
+        def squared(gain: Any, total: Array) -> Array:
+            return total if isinstance(gain, float) else gain**2 * total
 
         def idle_sums(terms: Terms, Y: Array) -> Array:
             weights = terms.idle
@@ -124,7 +132,7 @@ class SumKernel:
 def _power_of_two(unit: float, precision: str) -> float:
     """Factor that brings samples of extreme size near one, where products cannot overflow; 1 for all others."""
     exponent = math.frexp(unit)[1]
-    return math.ldexp(1.0, exponent) if abs(exponent) > (40 if precision == "float32" else 300) else 1.0
+    return math.ldexp(1.0, exponent) if abs(exponent) > (300 if precision == "float64" else 40) else 1.0
 
 
 def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: Needs, precision: str) -> Sums:
@@ -145,5 +153,5 @@ def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: 
 
 
 def moments(sums: Sums) -> CodeMoments:
-    """Moments of the codes under the contrast that was summed."""
-    return CodeMoments(*(to_numpy(total) / sums.weight for total in (sums.gz, sums.g2, sums.slope, sums.z2)))
+    """Moments of the codes under the contrast that was summed, where the sums are."""
+    return CodeMoments(*(total / sums.weight for total in (sums.gz, sums.g2, sums.slope, sums.z2)))

@@ -22,7 +22,15 @@ class Needs(enum.Flag):
 Factors = tuple[Array, Array]
 """Two arrays whose product, entry by entry, is meant: it is summed without being stored."""
 
-Part = Array | Factors
+
+@dataclass(frozen=True)
+class Summed:
+    """Sums over the rows of the tile, found on the way: no array of codes was ever stored."""
+
+    total: Array  # (m,), float64
+
+
+Part = Array | Factors | Summed
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ class Terms:
     slope: Term | None = None  # second derivative F''
     value: Term | None = None  # F itself; None says F = F' z, whose sum falls out of the gradient
     z2: Part | None = None  # squares of the codes, if at hand
+    g2: Part | None = None  # squares of g, without the factor, if at hand
     idle: Array | None = None  # probability that a code is zero but for noise
     beside: Array | None = None  # derivative of another contrast of the same codes
     extra: Mapping[str, Term] = field(default_factory=dict)
@@ -79,6 +88,8 @@ class Tally:
         return self._part(term)
 
     def _part(self, part: Part) -> Array:
+        if isinstance(part, Summed):
+            return part.total
         arrays = part if isinstance(part, tuple) else (part,)
         key = tuple(map(id, arrays))
         if key not in self._known:

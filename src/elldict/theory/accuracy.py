@@ -7,11 +7,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import gamma
 
-Vector = NDArray[np.float64]
+from elldict.space import Array, Space, to_numpy
 
 __all__ = ["cramer_rao_bound", "expected_error", "gaussian_moment"]
 
@@ -162,55 +161,67 @@ class CodeMoments:
 
     Attributes
     ----------
-    gz, g2, slope, z2 : ndarray of shape (m,)
-        E g(z) z, E g(z)^2, E g'(z) and E z^2, for each atom.
+    gz, g2, slope, z2 : array of shape (m,)
+        E g(z) z, E g(z)^2, E g'(z) and E z^2, for each atom; of any library, and so is what is made of them.
     """
 
-    gz: Vector
-    g2: Vector
-    slope: Vector
-    z2: Vector
+    gz: Array
+    g2: Array
+    slope: Array
+    z2: Array
 
-    def curvatures(self) -> NDArray[np.float64]:
+    def on_host(self) -> CodeMoments:
+        """The same as NumPy arrays."""
+        return CodeMoments(*map(to_numpy, (self.gz, self.g2, self.slope, self.z2)))
+
+    def curvatures(self) -> Array:
         """h_ij (m, m): second derivative of the objective by the angle between two atoms; a maximum needs h > 0."""
-        crossed = np.outer(self.slope, self.z2)
-        return np.asarray(self.gz[:, None] + self.gz[None, :] - crossed - crossed.T)
+        crossed = self.slope[:, None] * self.z2[None, :]
+        return self.gz[:, None] + self.gz[None, :] - crossed - crossed.T
 
-    def angle_variances(self, n_samples: float) -> NDArray[np.float64]:
+    def angle_variances(self, n_samples: float) -> Array:
         """Variance (m, m) of the angle between each two atoms; infinite where the objective has no maximum."""
         return self.angle_covariances(self, self.g2, n_samples)
 
-    def angle_covariances(self, other: CodeMoments, cross: Vector, n_samples: float) -> NDArray[np.float64]:
+    def angle_covariances(self, other: CodeMoments, cross: Array, n_samples: float) -> Array:
         """Covariance (m, m) of the angles under two contrasts; `cross` is E g(z) g_other(z) for each atom."""
-        noise = np.outer(cross, self.z2)
-        signal = np.outer(self.gz, other.gz)
+        space = Space.of(self.gz)
+        xp = space.xp
+        noise = cross[:, None] * self.z2[None, :]
+        signal = self.gz[:, None] * other.gz[None, :]
         h1, h2 = self.curvatures(), other.curvatures()
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = (noise + noise.T - signal - signal.T) / (n_samples * h1 * h2)
-        variance = np.where((h1 > 0) & (h2 > 0), variance, np.inf)
-        np.fill_diagonal(variance, 0.0)
-        return np.asarray(variance)
+        variance = xp.where((h1 > 0) & (h2 > 0), variance, xp.full_like(variance, math.inf))
+        own = xp.eye(int(cross.shape[0]), dtype=variance.dtype, device=space.device) > 0
+        return xp.where(own, xp.zeros_like(variance), variance)
 
 
-def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, unsought_variance: float = 0.0) -> Vector:
+def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, unsought_variance: float = 0.0) -> Array:
     """First-order error of each atom, from the moments of its codes: twice the sum of the variances of its angles.
 
     `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well.
     """
-    within = np.sum(np.maximum(moments.angle_variances(n_samples), 0.0), axis=1)
+    xp = Space.of(moments.gz).xp
+    variances = moments.angle_variances(n_samples)
+    within = xp.sum(xp.maximum(variances, xp.zeros_like(variances)), axis=1)
+    if not n_unsought:
+        return 2 * within
     margin = moments.gz - unsought_variance * moments.slope
     with np.errstate(divide="ignore", invalid="ignore"):
         outside = n_unsought * unsought_variance * moments.g2 / (n_samples * margin**2)
-    return np.asarray(2 * (within + np.where(margin > 0, outside, np.inf if n_unsought else 0.0)))
+    return 2 * (within + xp.where(margin > 0, outside, xp.full_like(outside, math.inf)))
 
 
-def with_small_sample_correction(errors: Vector, n_features: int, n_samples: float) -> Vector:
+def with_small_sample_correction(errors: Array, n_features: int, n_samples: float) -> Array:
     """Error bars from fitted codes are too small when samples are few, because the fit has seen its own noise.
 
     The mean error b becomes b (1 + 3 n/r + 3 b), and each atom's in proportion.
     """
-    mean = float(np.mean(errors))
-    return np.minimum(errors * (1 + 3 * n_features / n_samples + 3 * min(mean, 1.0)), 1.0)
+    xp = Space.of(errors).xp
+    mean = float(xp.mean(errors))
+    corrected = errors * (1 + 3 * n_features / n_samples + 3 * min(mean, 1.0))
+    return xp.minimum(corrected, xp.ones_like(corrected))
 
 
 def _first_order_error(p: float, n: int, r: int, density: float, noise_std: float, m: int) -> float:
