@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo reproduce test lint bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: demo reproduce test test-torch test-cuda lint bench bench-quick bench-basins bench-iteration bench-limit clean
 
 demo: $(VENV)/.demo
 	$(BIN)/elldict demo --force
@@ -13,6 +13,18 @@ reproduce: $(VENV)/.reproduce
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --cov --cov-report=term
+
+# The tests of the solver once more with samples as tensors of torch, and by the ways that are meant for a graphics card.
+test-torch: $(VENV)/.torch
+	$(BIN)/pytest -n 2 --solve-on torch -k 'not n_100 and not corruption' tests/test_solver.py tests/test_recovery.py \
+	  tests/test_refine.py tests/test_array_libraries.py tests/test_device.py
+	$(BIN)/pytest -n 2 --solve-on card -k 'not n_100 and not corruption' tests/test_solver.py tests/test_recovery.py
+
+# On a machine with a card of NVIDIA and a torch that finds it.
+test-cuda: $(VENV)/.dev
+	$(BIN)/pytest tests/test_cuda.py tests/test_device.py
+	$(BIN)/pytest --solve-on cuda -k 'not memory and not copied_whole and not processes and not cleaned_answer' \
+	  tests/test_solver.py tests/test_recovery.py tests/test_refine.py tests/test_faults.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -55,6 +67,11 @@ $(VENV)/.reproduce: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.demo $(VENV)/.reproduce
+
+# Pinned, so that a new torch is met on purpose. A build without CUDA is enough, and a tenth of the size.
+$(VENV)/.torch: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet 'torch==2.13.0'
+	@touch $@
 
 # Peers that cannot be installed here are named by the benchmark and left out.
 $(VENV)/.bench: $(VENV)/.dev

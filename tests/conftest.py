@@ -6,11 +6,27 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")  # scikit-learn's array API checks
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as many workers as cores: their threads would fight
 
+from contextlib import nullcontext
+
+import array_api_compat
 import numpy as np
 import pytest
 
 from elldict import exceptions
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.kernels.generic import FreshWork
+from elldict.samples.memory import MemorySamples
+from elldict.space import Space
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--solve-on",
+        default="host",
+        choices=("host", "torch", "card", "cuda"),
+        help="Where fits of NumPy arrays are solved: by NumPy; by torch on the host; the same by the ways that are "
+        "meant for a graphics card; on a graphics card.",
+    )
 
 
 def pytest_configure(config):
@@ -30,6 +46,34 @@ def easy():
     for part in parts:
         part.setflags(write=False)  # a test that writes to its input fails at once
     return parts
+
+
+@pytest.fixture(autouse=True)
+def solved_elsewhere(request, monkeypatch):
+    """Every fit of NumPy arrays goes another road, and every test holds there too."""
+    where = request.config.getoption("--solve-on")
+    if where == "host":
+        return
+    torch = pytest.importorskip("torch")
+    if where == "card":
+        as_if_on_a_card(monkeypatch)
+    device = "cuda" if where == "cuda" else "cpu"
+
+    def placed(samples, device_asked):
+        if not isinstance(samples, MemorySamples) or not isinstance(samples.X, np.ndarray):
+            return samples
+        tile_rows = 0 if samples.tile_rows >= samples.n_samples or where in ("card", "cuda") else samples.tile_rows
+        return MemorySamples(Space.of(torch.empty(0, device=device)).asarray(samples.X, samples.dtype), tile_rows)
+
+    monkeypatch.setattr("elldict.learning.placed", placed)
+
+
+def as_if_on_a_card(monkeypatch):
+    """Torch on the host passes for a card that has neither kernels nor graphs of its own."""
+    monkeypatch.setattr(Space, "on_gpu", property(lambda space: array_api_compat.is_torch_namespace(space.xp)))
+    monkeypatch.setattr("elldict.kernels.gpu.GpuWork", lambda fast: FreshWork())
+    monkeypatch.setattr("elldict.kernels.gpu.can_record", lambda space: False)
+    monkeypatch.setattr("elldict.learning.own_stream", lambda space: nullcontext())
 
 
 @pytest.fixture

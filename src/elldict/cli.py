@@ -175,6 +175,9 @@ def fit(
     max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
     tol: Annotated[float, typer.Option(help="Step at which a start has converged.")] = 1e-6,
     n_init: Annotated[int, typer.Option(help="Number of random starts.")] = 1,
+    device: Annotated[
+        str | None, typer.Option(help="'cuda', or 'cuda:1', works on a graphics card.", show_default="the host")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the random starts.", show_default="random")] = None,
     column: Column = None,
     block_size: BlockSize = None,
@@ -201,6 +204,7 @@ def fit(
         max_iter=max_iter,
         tol=tol,
         n_init=n_init,
+        device=device,
         random_state=seed,
     )
     began = time.perf_counter()

@@ -19,13 +19,15 @@ from sklearn.utils.validation import check_is_fitted
 from elldict import coding, model_file
 from elldict.dictionary import Laws
 from elldict.fitting import Options, fitted
+from elldict.kernels.gpu import own_stream
 from elldict.kernels.threads import one_blas_thread
 from elldict.packing import packed, unpacked
 from elldict.progress import progress_bar
 from elldict.samples.base import Samples
+from elldict.samples.device import placed
 from elldict.solver.checkpoint import checkpointed
 from elldict.solver.loop import Journal, Keeper
-from elldict.solver.result import Callback
+from elldict.solver.result import Callback, in_space
 from elldict.space import Array, Space
 from elldict.streaming import Course, Learned, State, advanced
 from elldict.validation import (
@@ -90,6 +92,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Threshold, in the units of the codes. Required by the two threshold algorithms.
     transform_n_nonzero_coefs : int, default=None
         Codes that 'omp' keeps for each sample; None means a tenth of the features, at least one and at most all.
+    device : str, default=None
+        Where `fit` works on arrays of NumPy and on files: 'cuda', or 'cuda:1' for the second graphics card; needs
+        torch. Samples are moved there if they fit, otherwise streamed through the card in every pass; fitted arrays
+        are NumPy's. None or 'cpu': on the host. Arrays of torch and CuPy are worked on where they are.
     random_state : int, RandomState instance, Generator or None, default=None
         Seed of the random starts.
     verbose : bool, default=False
@@ -182,6 +188,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         "transform_algorithm": [StrOptions({"linear", "threshold", "hard_threshold", "omp"})],
         "transform_alpha": [Interval(Real, 0, np.inf, closed="left"), None],
         "transform_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
+        "device": [str, None],
         "random_state": ["random_state", np.random.Generator],
         "verbose": ["verbose"],
     }
@@ -202,6 +209,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         transform_algorithm: str = "linear",
         transform_alpha: float | None = None,
         transform_n_nonzero_coefs: int | None = None,
+        device: str | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: bool = False,
     ) -> None:
@@ -218,6 +226,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.transform_algorithm = transform_algorithm
         self.transform_alpha = transform_alpha
         self.transform_n_nonzero_coefs = transform_n_nonzero_coefs
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -270,28 +279,32 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def _fit(self, X: Any, callback: Callback | None, checkpoint: Path | None) -> None:
         """The road from samples to atoms."""
-        samples = check_samples(self, X, fitting=True)
+        given = check_samples(self, X, fitting=True)
         options = self._options()
         rng = check_rng(self.random_state, stream=1)
-        if checkpoint is None:
-            self._learn(samples, options, rng, callback)
-            return
-        about = {**asdict(options), "random_state": plain_seed(self.random_state)}
-        with checkpointed(checkpoint, samples, about, rng) as (remembered, keeper):
-            self._learn(remembered, options, rng, keeper.telling(callback), keeper)
+        samples, shown = placed(given, self.device), in_space(callback, given.space)
+        with own_stream(samples.space):
+            if checkpoint is None:
+                self._learn(samples, given.space, options, rng, shown)
+                return
+            about = {**asdict(options), "random_state": plain_seed(self.random_state)}
+            with checkpointed(checkpoint, samples, about, rng) as (remembered, keeper):
+                self._learn(remembered, given.space, options, rng, keeper.telling(shown), keeper)
 
     def _learn(
         self,
         samples: Samples,
+        space: Space,
         options: Options,
         rng: np.random.Generator,
         callback: Callback | None,
         keeper: Keeper | None = None,
     ) -> None:
+        """The same for samples on their device; fitted arrays live in `space`."""
         with self._shown(callback) as shown:
             journal = Journal(shown, keeper)
             fit = fitted(samples, options, rng, journal, stacklevel=6)
-        self._keep(Learned.of(fit, journal.passes), samples.space, samples.dtype)
+        self._keep(Learned.of(fit, journal.passes), space, samples.dtype)
         self._keep_state(Course.begun(fit, options, journal.passes))
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]

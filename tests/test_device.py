@@ -1,0 +1,339 @@
+"""Samples of the host on another device: the same sums and the same answer, in blocks or at once."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import as_if_on_a_card
+from helpers import assert_same_atoms, prepared
+
+import elldict
+from elldict import LpDictionaryLearning
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.exceptions import SmallerTilesWarning
+from elldict.samples import device as device_room
+from elldict.samples.base import GPU_TILE_BYTES, rows_per_tile
+from elldict.samples.device import DeviceSamples, blocks, placed
+from elldict.samples.frame import Frame
+from elldict.samples.memory import MemorySamples
+from elldict.samples.room import FEWEST_ROWS, with_room
+from elldict.samples.survey import survey
+from elldict.solver import device_law
+from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model, rough_code_model
+from elldict.solver.contrasts import Lp
+from elldict.solver.polar import lack_of_orthonormality, nearby_polar, polar_by_products, random_orthonormal
+from elldict.solver.sums import measure
+from elldict.solver.terms import Needs
+from elldict.space import HOST, Space, to_numpy
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def elsewhere(torch):
+    """A space that is not the host's: torch, on a card if there is one."""
+    return Space.of(torch.empty(0, device="cuda" if torch.cuda.is_available() else "cpu"))
+
+
+# --- tiles ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("r", "n", "dtype"), [(10, 3, "float32"), (10**6, 1024, "float32"), (10**7, 100, "float64")])
+def test_tiles_of_a_card_are_large_and_even(r, n, dtype):
+    rows = rows_per_tile(r, n, dtype, on_gpu=True)
+    size = rows * n * (4 if dtype == "float32" else 8)
+    assert size <= GPU_TILE_BYTES
+    n_tiles = -(-r // rows)
+    assert n_tiles == 1 or size > GPU_TILE_BYTES / 2
+    assert r - (n_tiles - 1) * rows > rows - n_tiles  # the last is no smaller than need be
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_rows", [1, 7, 500, 999, 1000, 5000])
+@pytest.mark.parametrize("kind", ["float32", "float64", "int16", "bool"])
+def test_blocks_arrive_in_order_and_whole(elsewhere, rng, block_rows, kind):
+    X = (3 * rng.standard_normal((1000, 5))).astype(kind)
+    source = MemorySamples(X)
+    if block_rows == 1:
+        source = MemorySamples(X[:50])
+    seen = [(bounds, to_numpy(block).copy()) for bounds, block in blocks(source, elsewhere, block_rows)]
+    assert [start for (start, _), _ in seen] == list(range(0, source.n_samples, block_rows))
+    rows = np.concatenate([block for _, block in seen])
+    assert rows.dtype == source.dtype
+    np.testing.assert_array_equal(rows, X[: source.n_samples])
+
+
+def test_streamed_samples_are_read_only_and_may_be_views(elsewhere, rng):
+    X = np.asfortranarray(rng.standard_normal((900, 6)))[::-3]
+    X.setflags(write=False)
+    rows = np.concatenate([to_numpy(block).copy() for _, block in blocks(MemorySamples(X), elsewhere, 64)])
+    np.testing.assert_array_equal(rows, X)
+
+
+@pytest.mark.parametrize("tile_rows", [1, 613, 4000, 9999])
+def test_fault_21_streamed_sums_are_those_of_samples_in_memory(elsewhere, easy, tile_rows):
+    X = easy[0][:50] if tile_rows == 1 else easy[0]
+    frame = Frame.of(survey(MemorySamples(X), center=True, precise=False), center=True, whiten=False)
+    need = Needs.GRADIENT | Needs.MOMENTS
+    here = measure(MemorySamples(X), frame, Lp(3), np.eye(12), need, "float64")
+    streamed = DeviceSamples(MemorySamples(X), elsewhere, tile_rows)
+    there = measure(
+        streamed, frame.moved_to(elsewhere), Lp(3), elsewhere.asarray(np.eye(12), "float64"), need, "float64"
+    )
+    for name in ("G", "slope", "g2", "z2"):
+        np.testing.assert_allclose(to_numpy(getattr(there, name)), getattr(here, name), rtol=1e-12, atol=1e-9)
+
+
+def test_streamed_samples_pass_a_survey(elsewhere, easy):
+    X = easy[0].copy()
+    expected = survey(MemorySamples(X), center=False, precise=False)
+    found = survey(DeviceSamples(MemorySamples(X), elsewhere, 700), center=False, precise=False)
+    np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-12, atol=1e-14)
+    X[3210, 7] = np.inf
+    with pytest.raises(ValueError, match="infinity in sample 3210, feature 7"):
+        survey(DeviceSamples(MemorySamples(X), elsewhere, 700), center=False, precise=False)
+
+
+def test_a_fault_in_the_middle_of_a_stream_comes_through(elsewhere, easy):
+    class Broken(MemorySamples):
+        def rows(self, index):
+            raise OSError("the disk is gone")
+
+    class Foreign:  # a source that knows rows alone
+        source = Broken(easy[0])
+        n_samples, n_features, dtype, space = 4000, 12, "float64", HOST
+        rows = source.rows
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(blocks(Foreign(), elsewhere, 1000))
+
+
+# --- fits -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["moved", "streamed"])
+def test_numpy_in_and_numpy_out(elsewhere, monkeypatch, way):
+    X, _, _ = make_bernoulli_gaussian(9000, 16, density=0.3, noise_std=0.2, random_state=0)
+    monkeypatch.undo()
+    monkeypatch.setattr(device_room, "device_space", lambda device: elsewhere)
+    monkeypatch.setattr(device_room, "_free_bytes", lambda space: 2**50 if way == "moved" else 0)
+    kept = {}
+
+    def kept_placed(samples, device):
+        kept["samples"] = placed(samples, device)
+        return kept["samples"]
+
+    monkeypatch.setattr("elldict.learning.placed", kept_placed)
+    seen = []
+    model = LpDictionaryLearning(device="cuda", random_state=0)
+    model.fit(X, callback=lambda iteration: seen.append(iteration.components))
+    assert kept["samples"].space == elsewhere
+    assert isinstance(kept["samples"], MemorySamples if way == "moved" else DeviceSamples)
+    for name in ("components_", "unmixing_", "mean_", "density_", "scale_", "atom_error_"):
+        assert isinstance(getattr(model, name), np.ndarray)
+    assert all(isinstance(components, np.ndarray) for components in seen)
+    plain = LpDictionaryLearning(random_state=0).fit(X)
+    assert_same_atoms(model.components_, plain.components_, max(1e-9, 0.3 * np.sqrt(plain.expected_error_ / 2)))
+    assert isinstance(model.transform(X), np.ndarray)
+
+
+def test_device_cpu_is_the_host(easy):
+    a, b = (LpDictionaryLearning(random_state=0, device=device).fit(easy[0]) for device in (None, "cpu"))
+    np.testing.assert_array_equal(a.components_, b.components_)
+
+
+@pytest.mark.parametrize("device", ["gpu", "mps", "cuda0", ""])
+def test_unknown_devices_are_refused_by_name(easy, device):
+    with pytest.raises(ValueError, match="expected None, 'cpu', 'cuda', or 'cuda:1'"):
+        placed(MemorySamples(easy[0]), device)
+
+
+def test_a_card_that_is_not_there_is_named(easy, torch):
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match=r"device='cuda': torch .* finds no card"):
+            placed(MemorySamples(easy[0]), "cuda")
+    else:
+        with pytest.raises(ValueError, match="device='cuda:77': expected one of cuda:0"):
+            placed(MemorySamples(easy[0]), "cuda:77")
+
+
+def test_without_torch_the_remedy_is_named(easy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"device='cuda' needs torch, which is not installed: pip install torch"):
+        placed(MemorySamples(easy[0]), "cuda")
+
+
+def test_arrays_of_other_libraries_stay_where_they_are(easy, torch):
+    with pytest.raises(ValueError, match=r"X is an array of torch .* works on such arrays where they are"):
+        placed(MemorySamples(torch.asarray(easy[0].copy())), "cpu")
+
+
+def test_files_are_streamed_and_clusters_are_not_asked(elsewhere, monkeypatch, tmp_path, easy):
+    np.save(tmp_path / "samples.npy", easy[0].astype(np.float32))
+    source = elldict.open_samples(tmp_path / "samples.npy")
+    monkeypatch.setattr(device_room, "device_space", lambda device: elsewhere)
+    monkeypatch.setattr(device_room, "_free_bytes", lambda space: 0)
+    samples = placed(source, "cuda")
+    assert isinstance(samples, DeviceSamples)
+    assert samples.fingerprint() == source.fingerprint()
+    found, expected = (survey(each, center=False, precise=False) for each in (samples, source))
+    np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-5, atol=1e-7)
+    rows = np.concatenate([to_numpy(block).copy() for _, block in blocks(source, elsewhere, 999)])
+    np.testing.assert_array_equal(rows, easy[0].astype(np.float32))
+
+    class Cluster:
+        n_samples, n_features, dtype, space = 4000, 12, "float64", HOST
+
+    with pytest.raises(ValueError, match="device='cuda' is for arrays and files; X is a Cluster"):
+        placed(Cluster(), "cuda")
+
+
+def test_a_fit_with_numpy_imports_no_torch():
+    script = """
+import sys, numpy, elldict
+X = numpy.random.default_rng(0).standard_normal((500, 4)) ** 3
+elldict.LpDictionaryLearning(random_state=0).fit(X).transform(X)
+assert "torch" not in sys.modules and "triton" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch's is called."""
+
+
+OutOfMemoryError.__module__ = "torch"
+
+
+class Greedy:
+    """A kernel for which a card has memory up to some rows."""
+
+    def __init__(self, kernel, most):
+        self.kernel, self.most = kernel, most
+
+    def bind(self, space):
+        visit = self.kernel.bind(space)
+
+        def greedy(Y):
+            if len(Y) > self.most:
+                raise OutOfMemoryError("CUDA out of memory")
+            return visit(Y)
+
+        return greedy
+
+
+@pytest.mark.parametrize("kind", [MemorySamples, DeviceSamples])
+def test_fault_31_out_of_memory_means_smaller_tiles_and_the_same_sums(easy, elsewhere, kind):
+    from elldict.samples.survey import SpreadKernel  # noqa: PLC0415
+
+    source = MemorySamples(easy[0])
+    samples = MemorySamples(easy[0], 4000) if kind is MemorySamples else DeviceSamples(source, elsewhere, 4000)
+    expected = source.sum_over(SpreadKernel("float64"))
+    with pytest.warns(SmallerTilesWarning, match="4000 samples at a time and was given 1000") as caught:
+        found = samples.sum_over(Greedy(SpreadKernel("float64"), 1500))
+    assert len(caught) == 1
+    assert samples.tile_rows == 1000
+    np.testing.assert_allclose(to_numpy(found.scatter), expected.scatter, rtol=1e-12, atol=1e-9)
+
+
+def test_fault_31_at_some_point_there_is_no_more_to_be_done(easy):
+    samples = MemorySamples(easy[0][:100], FEWEST_ROWS)
+
+    def fail():
+        raise OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(OutOfMemoryError):
+        with_room(samples, fail)
+
+
+def test_other_errors_are_not_taken_for_want_of_memory(easy):
+    def fail():
+        raise RuntimeError("a fault of ours")
+
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        with_room(MemorySamples(easy[0]), fail)
+
+
+# --- ways that are meant for a card -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (5, 9), (40, 40)])
+@pytest.mark.parametrize("condition", [1.0, 1e3, 1e5])
+def test_polar_by_products_is_the_polar_factor(shape, condition, rng):
+    U, V = random_orthonormal(shape[0], shape[0], rng), random_orthonormal(*shape, rng)
+    A = polar_by_products(U @ (np.geomspace(1, 1 / condition, shape[0])[:, None] * V) * 1e5)
+    np.testing.assert_allclose(A, U @ V, atol=1e-13 * condition)
+    np.testing.assert_allclose(A @ A.T, np.eye(shape[0]), atol=1e-13)
+
+
+def test_polar_by_products_says_when_it_fails(rng):
+    assert polar_by_products(rng.standard_normal((8, 2)) @ rng.standard_normal((2, 8))) is None
+    U, V = random_orthonormal(8, 8, rng), random_orthonormal(8, 8, rng)
+    assert polar_by_products(U @ (np.geomspace(1, 1e-12, 8)[:, None] * V)) is None  # it would be rounding alone
+
+
+def test_nearby_polar_converges_as_stated(rng):
+    U, V = random_orthonormal(20, 20, rng), random_orthonormal(20, 20, rng)
+    X = U @ (rng.uniform(0.9, 1.1, 20)[:, None] * V)
+    np.testing.assert_allclose(nearby_polar(X), U @ V, atol=1e-14)
+    assert float(lack_of_orthonormality(nearby_polar(X, steps=1))) < 2 * 2.5 * 0.1**3
+
+
+@pytest.fixture
+def codes(rng):
+    active = rng.random((3000, 24)) < 0.3
+    return np.where(active, rng.standard_normal((3000, 24)), 0.05 * rng.standard_normal((3000, 24)))
+
+
+def test_laws_fitted_where_codes_are_agree_with_those_of_the_host(codes, elsewhere):
+    squares, least = elsewhere.asarray((codes**2).T, "float64"), elsewhere.asarray(np.array([1e-12]), "float64")
+    counts = Counts.of(codes)
+    start = CodeModel(np.full(24, 0.2), np.full(24, 1.5), 0.01, 1e-12)
+    first = device_law.DeviceLaw.of(start, elsewhere)
+    for law, model in (
+        (device_law.fitted(squares, least), fit_code_model(counts, least_noise=1e-12)),
+        (device_law.rough(squares, least), rough_code_model(counts, least_noise=1e-12)),
+        (device_law.followed(squares, first, least), followed_code_model(counts, start)),
+    ):
+        found = law.on_host(1e-12)
+        # the host rounds codes to half an octave
+        np.testing.assert_allclose(found.density, model.density, rtol=0.03)
+        np.testing.assert_allclose(found.power, model.power, rtol=0.03)
+        assert found.noise == pytest.approx(model.noise, rel=0.05)
+    assert float(device_law.alike(first, first)) == 1
+    assert float(device_law.alike(device_law.fitted(squares, least), first)) == 0
+
+
+def test_codes_of_very_unlike_atoms_are_left_to_the_host(codes, elsewhere):
+    codes[:, 0] *= 5
+    squares, least = elsewhere.asarray((codes**2).T, "float64"), elsewhere.asarray(np.array([1e-12]), "float64")
+    assert device_law.fitted(squares, least) is None
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.3])
+def test_a_fit_by_the_ways_of_a_card_gives_the_same_answer(torch, monkeypatch, noise_std):
+    X, _, _ = make_bernoulli_gaussian(9000, 16, density=0.3, noise_std=noise_std, random_state=0)
+    plain = LpDictionaryLearning(random_state=0).fit(X)
+    as_if_on_a_card(monkeypatch)
+    model = LpDictionaryLearning(random_state=0).fit(torch.asarray(X))
+    assert_same_atoms(
+        to_numpy(model.components_), plain.components_, max(1e-7, 0.3 * np.sqrt(plain.expected_error_ / 2))
+    )
+    assert model.noise_std_ == pytest.approx(plain.noise_std_, rel=0.02, abs=1e-7)
+    assert model.expected_error_ == pytest.approx(plain.expected_error_, rel=0.05, abs=1e-9)
+    np.testing.assert_allclose(to_numpy(model.density_), plain.density_, rtol=0.05)
+
+
+def test_prepared_is_for_any_library(torch, easy):
+    samples, frame = prepared(torch.asarray(easy[0].copy()))
+    assert samples.n_samples == 4000
+    assert frame.unit > 0
