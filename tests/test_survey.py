@@ -83,4 +83,4 @@ def test_tiles_hold_all_samples_in_equal_parts(r, n):
     rows = rows_per_tile(r, n, "float32")
     n_tiles = -(-r // rows)
     assert n_tiles == 1 or n_tiles % 4 == 0 or n_tiles > 100
-    assert rows * n * 4 <= 2**23 or rows <= 64
+    assert rows * n * 4 <= 2**22 or rows <= 64
