@@ -135,7 +135,7 @@ def own_stream(space: Space) -> Iterator[None]:
     known = _own.__dict__.setdefault("streams", {})
     with torch.cuda.device(space.device):
         if space.device not in known:
-            known[space.device] = torch.cuda.Stream(space.device)  # type: ignore[no-untyped-call]
+            known[space.device] = torch.cuda.Stream(space.device)
         main, own = torch.cuda.current_stream(), known[space.device]
         own.wait_stream(main)  # samples may still be on their way
         try:

@@ -286,7 +286,7 @@ def descended(
     _descend[(m,)](
         squares, weights, *law, least, *new, b, rounds, close, counted, noise_known, block, num_warps=WARPS
     )  # fmt: skip
-    return new  # type: ignore[return-value]
+    return new
 
 
 PAIRS = 32

@@ -267,5 +267,5 @@ def _seen_by_torch(samples: Samples) -> Samples:
         return samples
     import torch  # noqa: PLC0415
 
-    share: Any = torch.from_dlpack  # type: ignore[attr-defined]  # no copy
+    share: Any = torch.from_dlpack  # no copy
     return MemorySamples(share(samples.X)) if torch.cuda.is_available() else samples
