@@ -9,6 +9,8 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.kernels.fused import fused_terms
 from elldict.kernels.generic import FreshWork
 from elldict.metrics import recovery_error
+from elldict.reproduction.methods import make_cell
+from elldict.reproduction.tasks import run_cell
 from elldict.solver import device_law
 from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
 from elldict.solver.contrasts import BernoulliGaussian, Both, Lp
@@ -40,6 +42,12 @@ def codes(rng):
 @pytest.fixture
 def model(rng):
     return CodeModel(rng.uniform(0.1, 0.5, 83), rng.uniform(0.5, 2, 83), 0.0025, 1e-12)
+
+
+def test_a_cell_of_the_reproduction_is_the_same_on_a_card():
+    cell = make_cell("recovery", "lp", {"n_features": 20, "n_samples": 8000, "density": 0.3}, 0, {"p": 3})
+    here, there = run_cell(cell, {})[0], run_cell(cell, {}, "cuda")[0]
+    assert there["error"] == pytest.approx(here["error"], rel=1e-9)
 
 
 def all_sums(contrast, Z, work):

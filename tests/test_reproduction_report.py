@@ -208,6 +208,21 @@ def test_an_entry_says_why_there_is_no_number():
     assert failed.lines[-1] == "failed: MemoryError: no"
 
 
+def test_times_of_a_card_are_named_and_not_compared_with_those_of_a_core():
+    results = results_of("table1", FULL)
+    row = paper.TABLE_1[-1]
+    on_card = [cell for name in table1.LP for cell in table1.LAYOUT.cells_at(row, table1.LAYOUT.column(name), FULL)]
+    for cell in on_card:
+        record = results.store.get(cell)
+        results.store.records[cell.key] = Record(cell.identity, DONE, record.values, "", {**MADE, "card": "a card"})
+    reader = recovery_table.Reader(table1.LAYOUT, results, FULL)
+    assert reader.rows_with(*table1.LP) == list(paper.TABLE_1)
+    assert reader.timed_rows(*table1.LP) == list(paper.TABLE_1[:-1])
+    entries = table1.section(results, FULL).tables[0].rows[-1]
+    assert sum("on a card" in line for entry in entries for line in entry.lines) == len(table1.LP)
+    assert results.machines() == ["a machine", "a machine, a card"]
+
+
 def test_theory_lies_where_half_of_the_trials_succeed():
     assert figure1.measured_needs([(100, 0.0), (400, 1.0)]) == pytest.approx(200)
     assert figure1.measured_needs([(100, 0.0), (400, 0.2)]) is None
@@ -388,6 +403,7 @@ def test_the_command_says_what_was_not_run(tmp_path, capsys):
         (["figure3", "--out", "file"], "--out file is not a folder."),
         (["figure3", "--out", "broken"], "results.jsonl, line 1 is not a stored result"),
         (["--jobs", "0"], "'--jobs'"),
+        (["--device", "gpu"], "device='gpu': expected None, 'cpu', 'cuda', or 'cuda:1' for the second card."),
     ],
 )
 def test_mistakes_are_one_line(arguments, words_, tmp_path, monkeypatch, capsys):

@@ -15,7 +15,7 @@ from elldict.reproduction import images
 from elldict.reproduction.figure3 import Run, population_cell
 from elldict.reproduction.images import ImagesError, Source, Split, packed, unpacked
 from elldict.reproduction.methods import METHODS, make_cell
-from elldict.reproduction.tasks import run_cell, unit_row_error
+from elldict.reproduction.tasks import run_cell, unit_row_error, uses_card
 from elldict.solver.polar import random_orthonormal
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}
@@ -36,6 +36,15 @@ def test_every_method_recovers_a_tiny_dictionary(method):
 def test_a_cell_is_the_same_every_time():
     cell = make_cell("recovery", "lp", TINY | {"noise_std": 0.2, "dtype": "float32"}, 3, {"p": 3})
     assert run_cell(cell, {})[0] == run_cell(cell, {})[0]
+
+
+def test_a_device_changes_nothing_but_the_place():
+    cell = make_cell("recovery", "lp", TINY, 3, {"p": 3})
+    assert uses_card(cell, "cpu")  # a device like any other
+    assert run_cell(cell, {}, "cpu")[0] == run_cell(cell, {})[0]
+    assert not uses_card(cell, None)
+    assert not uses_card(make_cell("recovery", "fastica", TINY, 3), "cuda")
+    assert not uses_card(population_cell("power", "sphere", 8, 0.1, 0), "cuda")
 
 
 def test_warnings_are_part_of_the_result():

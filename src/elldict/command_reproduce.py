@@ -48,6 +48,9 @@ def reproduce(
         str | None,
         typer.Option(help="MNIST for figure 6: a .npz file, or 'openml' to download it.", show_default="digits"),
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Fit elldict's methods on a graphics card: cuda, cuda:1.", show_default="host")
+    ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
 ) -> None:
     """Run the tables and figures of the paper, and write a report about them.
@@ -64,10 +67,13 @@ def reproduce(
 
     size = Size(full=full, trials=trials, source=source)
     cells = list(dict.fromkeys(cell for experiment in experiments for cell in experiment.cells(size)))
+    _check_device(device)
     store = _opened(out)
     files = {} if source.path is None else {"mnist": str(source.path.resolve())}
     with _mistakes(), reproduction_bar() as tell:
-        outcome = run(cells, store, jobs=jobs, budget=seconds, files=files, retry_failed=retry_failed, tell=tell)
+        outcome = run(
+            cells, store, jobs=jobs, budget=seconds, files=files, device=device, retry_failed=retry_failed, tell=tell
+        )
     results = Results(store)
     _say_outcome(outcome, results, make_console())
     if outcome.interrupted:
@@ -118,6 +124,18 @@ def _opened(out: Path) -> Store:
     out.mkdir(parents=True, exist_ok=True)
     with _mistakes():
         return Store(out / RESULTS)
+
+
+def _check_device(device: str | None) -> None:
+    """Say that there is no such card before a thousand results say it."""
+    if device is None:
+        return
+    from elldict.samples.device import device_space  # noqa: PLC0415
+
+    try:
+        device_space(device)
+    except (ValueError, ImportError) as error:
+        raise MistakeError(str(error)) from error
 
 
 @contextmanager

@@ -21,7 +21,8 @@ class Method:
     """How an estimator is made, and what else its answer depends on.
 
     `make` takes the setting, the options and the seed. `module` and `package` name the library behind a baseline;
-    ours have none. Raise `revision` when the adapter, or an unreleased solver, gives other answers than before.
+    ours have none, and can work on a graphics card. Raise `revision` when the adapter, or an unreleased solver, gives
+    other answers than before.
     """
 
     make: Callable[[Mapping[str, Any], Mapping[str, Any], int], Any]
@@ -35,6 +36,10 @@ class Method:
         if self.module is None or importlib.util.find_spec(self.module) is not None:
             return None
         return self.package
+
+    def on_card(self, device: str | None) -> bool:
+        """Whether a fit works on the card, if there is one."""
+        return device is not None and self.make in (_paper, _default, _refined, _annealed)
 
     @property
     def software(self) -> str:

@@ -153,7 +153,8 @@ def make_entry(summary: Summary, row: Row, column: Column, planned: bool) -> Ent
     n_run = len(summary.numbers)
     some = f" of {summary.n_planned}" if n_run < summary.n_planned else ""
     trials = f"{n_run}{some} trial{'s' if some or n_run > 1 else ''}"
-    lines.append(f"{duration(summary.seconds or 0)}, {trials}")
+    where = f" on {summary.card}" if summary.card else ""
+    lines.append(f"{duration(summary.seconds or 0)}{where}, {trials}")
     return Entry(bare(mean), order=mean, lines=tuple(lines), tone=_tone(mean, printed))
 
 
@@ -204,8 +205,9 @@ class Reader:
         return self._summary(row, name).mean
 
     def seconds(self, row: Row, name: str) -> float | None:
-        """Mean seconds of a fit."""
-        return self._summary(row, name).seconds
+        """Mean seconds of a fit on one core, None if there was none."""
+        summary = self._summary(row, name)
+        return None if summary.card else summary.seconds
 
     def _summary(self, row: Row, name: str) -> Summary:
         return self.results.summary(self.layout.cells_at(row, self.layout.column(name), self.size))
@@ -213,6 +215,10 @@ class Reader:
     def rows_with(self, *names: str, where: Callable[[Row], bool] = lambda _: True) -> list[Row]:
         """Rows in which all these methods were run."""
         return [row for row in self.rows if where(row) and all(self.error(row, name) is not None for name in names)]
+
+    def timed_rows(self, *names: str) -> list[Row]:
+        """Rows in which all these methods were run on one core, so that their times compare."""
+        return [row for row in self.rows if all(self.seconds(row, name) is not None for name in names)]
 
     def errors(self, row: Row, names: Sequence[str]) -> list[float]:
         """Errors of methods that were run."""

@@ -23,6 +23,7 @@ class Summary:
     failure: str  # reason of the first failure, empty if none
     missing: str | None  # package that would be needed
     seconds_needed: float  # to run what was not run
+    card: str = ""  # graphics card of the fits, empty if they ran on one core
 
     @property
     def mean(self) -> float | None:
@@ -62,6 +63,7 @@ class Results:
         records = [record for cell in cells if (record := self.store.get(cell)) is not None]
         done = [record for record in records if record.status == DONE]
         fits = [float(record.made["fit_seconds"]) for record in done]
+        cards = {str(record.made.get("card", "")) for record in done}
         return Summary(
             numbers=tuple(float(record.values[name]) for record in done),
             seconds=statistics.fmean(fits) if fits else None,
@@ -69,8 +71,10 @@ class Results:
             failure=next((record.reason for record in records if record.status != DONE), ""),
             missing=METHODS[cells[0].method].missing if cells else None,
             seconds_needed=sum(self.estimator.seconds(cell) for cell in cells if self.store.get(cell) is None),
+            card=" and ".join(sorted(card or "one core" for card in cards)) if any(cards) else "",
         )
 
     def machines(self) -> list[str]:
         """Machines that results come from."""
-        return sorted({str(record.made["machine"]) for record in self.store.records.values()})
+        made = [record.made for record in self.store.records.values()]
+        return sorted({str(how["machine"]) + (f", {how['card']}" if "card" in how else "") for how in made})

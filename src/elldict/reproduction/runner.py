@@ -47,13 +47,15 @@ def run(
     jobs: int = 1,
     budget: float | None = None,
     files: Mapping[str, str] | None = None,
+    device: str | None = None,
     retry_failed: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Outcome:
     """Run what is not stored yet, cheap cells first, `jobs` at a time, for at most `budget` seconds.
 
     Every result is stored the moment it is known. A cell that fails is stored as failed and not tried again unless
-    asked for. Ctrl-C ends the run as the budget does: what was under way is given up, all else is kept.
+    asked for. Ctrl-C ends the run as the budget does: what was under way is given up, all else is kept. Our own methods
+    work on `device`, if it is given.
     """
     unique = list(dict.fromkeys(cells))
     outcome = Outcome(len(unique), 0)
@@ -69,7 +71,7 @@ def run(
             open_cells.append(cell)
     open_cells.sort(key=_rank)
     with store.writing():
-        _Shift(open_cells, store, outcome, budget, files or {}, tell).work(jobs)
+        _Shift(open_cells, store, outcome, budget, lambda: Desk(files or {}, device), tell).work(jobs)
     return outcome
 
 
@@ -87,10 +89,10 @@ class _Shift:
         store: Store,
         outcome: Outcome,
         budget: float | None,
-        files: Mapping[str, str],
+        new_desk: Callable[[], Desk],
         tell: Callable[[Progress], None],
     ) -> None:
-        self.left, self.store, self.outcome, self.files, self.tell = cells, store, outcome, files, tell
+        self.left, self.store, self.outcome, self.new_desk, self.tell = cells, store, outcome, new_desk, tell
         self.deadline = None if budget is None else time.monotonic() + budget
         self.estimator = Estimator(store.records.values())
         self.desks: list[Desk] = []
@@ -123,7 +125,7 @@ class _Shift:
         for desk in self.desks:
             if desk.cell is None:
                 return desk
-        self.desks.append(Desk(self.files))
+        self.desks.append(self.new_desk())
         return self.desks[-1]
 
     def _next_cell(self) -> Cell | None:

@@ -50,7 +50,7 @@ def _claims(reader: Reader) -> Iterator[Claim]:
     yield count_claim(text, [row == sorted(row) for row in errors], "rows show this order")
     yield _stable(reader)
     yield _against_ksvd(reader)
-    times = [[reader.seconds(row, name) or 0 for name in LP] for row in reader.rows_with(*LP)]
+    times = [[reader.seconds(row, name) or 0 for name in LP] for row in reader.timed_rows(*LP)]
     text = "ℓ₃ takes the least time among ℓ₃, ℓ₄ and ℓ₅."
     yield count_claim(text, [row[0] == min(row) for row in times], "rows show it, by seconds on one core")
     yield from agreement_claims(reader, LP)
@@ -81,7 +81,7 @@ def _stable(reader: Reader) -> Claim:
 
 
 def _against_ksvd(reader: Reader) -> Claim:
-    rows = reader.rows_with(*LP, "ksvd")
+    rows = reader.timed_rows(*LP, "ksvd")
     better = [max(reader.errors(row, LP)) < (reader.error(row, "ksvd") or 0) for row in rows]
     speed = [(reader.seconds(row, "ksvd") or 0) / max(reader.seconds(row, name) or 1e-9 for name in LP) for row in rows]
     more = ""

@@ -22,10 +22,10 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLI
 class Desk:
     """A worker seen from outside: give it a cell, later take the record."""
 
-    def __init__(self, files: Mapping[str, str]) -> None:
+    def __init__(self, files: Mapping[str, str], device: str | None = None) -> None:
         context = mp.get_context("spawn")  # no thread, lock or random state is inherited: a cell starts from itself
         self.connection, other_end = context.Pipe()
-        self.process = context.Process(target=_work, args=(other_end, dict(files)), daemon=True)
+        self.process = context.Process(target=_work, args=(other_end, dict(files), device), daemon=True)
         with _one_core():
             self.process.start()
         other_end.close()
@@ -84,7 +84,7 @@ def _one_core() -> Iterator[None]:
 # --- inside the process -----------------------------------------------------------------------------------------------
 
 
-def _work(connection: Connection, files: Mapping[str, str]) -> None:
+def _work(connection: Connection, files: Mapping[str, str], device: str | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the runner decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
     while True:
@@ -92,7 +92,7 @@ def _work(connection: Connection, files: Mapping[str, str]) -> None:
             cell: Cell = connection.recv()
         except EOFError:
             return
-        connection.send(attempt(cell, files))
+        connection.send(attempt(cell, files, device))
 
 
 def _die_with_parent() -> None:
@@ -103,16 +103,19 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
-def attempt(cell: Cell, files: Mapping[str, str]) -> Record:
+def attempt(cell: Cell, files: Mapping[str, str], device: str | None) -> Record:
     """Run a cell; whatever it raises is its result."""
     began = time.process_time()
     try:
-        from elldict.reproduction.tasks import run_cell  # noqa: PLC0415  a package that is broken is a failed cell
+        # a package that is broken is a failed cell
+        from elldict.reproduction.tasks import run_cell, uses_card  # noqa: PLC0415
 
-        values, fit_seconds = run_cell(cell, files)
+        values, fit_seconds = run_cell(cell, files, device)
     except Exception as error:
         return _failure(cell, f"{type(error).__name__}: {error}", time.process_time() - began)
     made = _made(time.process_time() - began) | {"fit_seconds": round(fit_seconds, 4)}
+    if uses_card(cell, device):
+        made["card"] = _card(str(device))
     return Record(cell.identity, DONE, values, "", made)
 
 
@@ -127,6 +130,12 @@ def _made(seconds: float) -> dict[str, Any]:
 def machine() -> str:
     """The processor, as well as the system tells."""
     return f"{_processor()}, {platform.system()}"
+
+
+def _card(device: str) -> str:
+    import torch  # noqa: PLC0415
+
+    return str(torch.cuda.get_device_name(device))
 
 
 def _processor() -> str:
