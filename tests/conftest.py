@@ -1,6 +1,7 @@
 """Problems that many tests share."""
 
 import os
+import signal
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # scikit-learn's array API checks skip silently without it
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -34,6 +35,8 @@ def pytest_configure(config):
 
     Not in pyproject.toml, where the names would import the package before its coverage is measured.
     """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of a shell: Ctrl-C is tested here
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in (name for name in exceptions.__all__ if name.endswith("Warning")):
         config.addinivalue_line("filterwarnings", f"error::elldict.exceptions.{name}")
     config.addinivalue_line("filterwarnings", "error::sklearn.exceptions.ConvergenceWarning")

@@ -55,6 +55,10 @@ class Spread:
             misfit=a.misfit or later,
         )
 
+    def on_host(self) -> Spread:
+        """The same as NumPy arrays."""
+        return replace(self, mean=_float64(self.mean), scatter=_float64(self.scatter))
+
     def _in_units_of(self, exponent: int) -> Spread:
         if exponent == self.exponent:
             return self
@@ -207,10 +211,10 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
         Multiply in float64 whatever the samples are: whitening divides by the smallest variances.
     """
     precision = "float64" if precise else samples.dtype
-    spread = samples.sum_over(SpreadKernel(precision))
+    spread = samples.sum_over(SpreadKernel(precision)).on_host()
     if spread.misfit is not None:
         raise not_finite(samples, spread.misfit)
-    mean, scatter = _float64(spread.mean), _float64(spread.scatter) / spread.weight
+    mean, scatter = spread.mean, spread.scatter / spread.weight
     if not center:
         scatter = scatter + np.outer(mean, mean)
     if not np.any(scatter):

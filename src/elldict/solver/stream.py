@@ -228,7 +228,7 @@ class Stream:
         stream = self
         for start, stop in self._parts(samples.n_samples, half_life):
             part = MemorySamples(samples.X[start:stop, :])
-            spread = part.sum_over(SpreadKernel("float64" if self.whiten else samples.dtype))
+            spread = part.sum_over(SpreadKernel("float64" if self.whiten else samples.dtype)).on_host()
             if spread.misfit is not None:
                 raise not_finite(samples, replace(spread.misfit, sample=start + spread.misfit.sample))
             stream = stream._weighed(spread, half_life)._framed(part.dtype)._moved(part, spread)._judged(part.dtype)
