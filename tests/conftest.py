@@ -5,7 +5,8 @@ import signal
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # scikit-learn's array API checks skip silently without it
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as many workers as cores: their threads would fight
+    for library in ("OPENBLAS", "OMP", "MKL"):  # NumPy's, and torch's
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # as many workers as cores: their threads would fight
 
 from contextlib import nullcontext
 
