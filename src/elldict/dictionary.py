@@ -37,7 +37,7 @@ def canonical_dictionary(answer: Answer, frame: Frame, survey: Survey, n_compone
     if missing:
         unused = _canonical_basis(survey.eigenvectors[:, survey.rank :])[:missing]
         components, unmixing = np.vstack([components, unused]), np.vstack([unmixing, unused])
-    signs = _sign_of_largest(components)
+    signs = signs_of_largest(components)
     return Dictionary(signs * components, signs * unmixing, order)
 
 
@@ -109,7 +109,7 @@ def _canonical_basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array(rows)
 
 
-def _sign_of_largest(rows: NDArray[Any]) -> NDArray[Any]:
+def signs_of_largest(rows: NDArray[Any]) -> NDArray[Any]:
     """Sign of the first entry that is as large as any; entries that differ by rounding alone count as equal."""
     sizes = np.abs(rows)
     first = np.argmax(sizes >= (1 - 1e-5) * np.max(sizes, axis=1, keepdims=True), axis=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.dictionary import Dictionary, Laws, laws_of
+from elldict.dictionary import Dictionary, Laws, laws_of, signs_of_largest
 from elldict.fitting import Fit, Options, fitted
 from elldict.samples.base import find_misfit, not_finite
 from elldict.samples.growth import FEWEST, FIRST_PER_FEATURE
@@ -190,8 +190,7 @@ def _in_order(fit: Fit) -> Answer:
     """The answer with its atoms in the order and with the signs that the user got, which a stream then keeps."""
     answer, order = fit.answer, fit.dictionary.order
     A, rank = to_numpy(answer.A)[order], np.argsort(order)
-    ours, theirs = np.sign(fit.frame.components(A)), np.sign(fit.dictionary.components[: len(order)])
-    signs = np.sign(np.sum(ours * theirs, axis=1))  # all entries agree, or none does
+    signs = signs_of_largest(fit.frame.components(A))  # which made those of the user positive
 
     def vector(values: Array) -> NDArray[np.float64]:
         return to_numpy(values)[order]
@@ -199,7 +198,7 @@ def _in_order(fit: Fit) -> Answer:
     sums, of, model = answer.sums, answer.moments, answer.model
     return replace(
         answer,
-        A=signs[:, None] * A,
+        A=signs * A,
         sums=replace(
             sums,
             value=vector(sums.value),
