@@ -23,6 +23,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"solver.steps", "solver.result"},
     {"solver.witnesses", "solver.evidence"},
     {"solver.stage"},
+    {"solver.rest"},
     {"solver.recorded"},
     {"solver.loop", "progress"},
     {"solver.corrupted", "solver.checkpoint"},

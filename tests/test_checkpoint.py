@@ -326,6 +326,7 @@ def test_rows_of_large_samples_are_recorded(path, monkeypatch):
     """Rows that are a small part of the samples are not read again; those of levels in memory are not recorded."""
     X, _, _ = make_bernoulli_gaussian(40_000, 8, density=0.3, noise_std=0.1, random_state=0)
     monkeypatch.setattr(checkpoints, "SMALL_PART", 4)
+    monkeypatch.setattr("elldict.samples.growth.MOST_BYTES", 8000 * X[0].nbytes)
     first = model_of().fit(X, checkpoint=path)
     rows = MemorySamples.rows
 

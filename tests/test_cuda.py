@@ -15,7 +15,7 @@ from elldict.solver import device_law
 from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
 from elldict.solver.contrasts import BernoulliGaussian, Both, Lp
 from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.recorded import mean_error
+from elldict.solver.rest import mean_error
 from elldict.solver.steps import PairwiseNewton
 from elldict.solver.sums import Sums
 from elldict.solver.terms import Needs, Tally

@@ -148,7 +148,7 @@ def test_fault_05_integers_are_not_copied_whole(rng):
         fit(X, max_iter=2)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert peak < 60e6  # two cores hold five tiles of 4 MB each; as float64 the samples alone are 160 MB
+    assert peak < 80e6  # five tiles of 4 MB for each core and a level of 32 MB; as float64 the samples are 160 MB
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.samples.base import Samples
+from elldict.samples.base import Kernel, S, Samples, Sink
 from elldict.samples.memory import MemorySamples
-from elldict.space import Array
+from elldict.space import Array, Space
 
 FIRST_PER_FEATURE = 40
 FEWEST = 1000
@@ -17,6 +18,13 @@ FEWEST = 1000
 
 GROWTH = 3
 """How many times as many the next level has."""
+
+BATCH_PER_FEATURE = 20
+SMALLEST_BATCH = 1000
+"""Samples of the first batches. Fewer would need more steps, which cost more than samples where problems are small."""
+
+FEWEST_BATCHES = 2
+"""Of samples that are divided into batches."""
 
 SMALL_VALUES = 2**17
 """Of samples that are looked at in less than a millisecond, so that fewer would save nothing."""
@@ -26,33 +34,125 @@ MOST_GPU_BYTES = 2**30
 """Of the largest level short of all samples: levels are copies."""
 
 
-def growing(samples: Samples, rng: np.random.Generator) -> Iterator[Samples]:
-    """The samples at hand, more each time; each level holds the one before, and the last is all of them.
+@dataclass
+class Batches:
+    """Some of the samples, others in every pass.
 
-    Rows are drawn uniformly, so that sorted, grouped or drifting samples do not matter.
+    What a few samples show by chance leads astray whoever goes on looking at them. From batch to batch it averages
+    out, so that batches of a third of the size lead as far.
     """
-    r, n = samples.n_samples, samples.n_features
-    size = max(FEWEST, FIRST_PER_FEATURE * n)
-    most_bytes = MOST_GPU_BYTES if samples.space.on_gpu else MOST_BYTES
-    most = min(2 * r // 3, most_bytes // (n * (4 if samples.dtype == "float32" else 8)))
-    if 3 * size > r or r * n <= SMALL_VALUES:
-        most = 0
-    order = _drawn(r, most, size, rng, sparing=r >= 2**24 or samples.space.on_gpu)
-    while size <= most:
-        index = np.sort(order[:size]).astype(np.int64)
-        yield MemorySamples(taken(samples, index, samples.dtype))
-        size *= GROWTH
-    yield samples
+
+    source: Samples
+    order: NDArray[np.int64]  # rows, in the order in which batches take them
+    n_samples: int  # of a batch
+    number: int = 0  # of passes so far
+    pool: MemorySamples | None = field(default=None, repr=False)  # of a source of which rows are costly to draw
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.source.n_features
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the tiles."""
+        return self.source.dtype
+
+    @property
+    def space(self) -> Space:
+        """Library and device."""
+        return self.source.space
+
+    def sum_over(self, kernel: Kernel[S]) -> S:
+        """Add up what the kernel makes of the next batch."""
+        batch = self._batch(self.number)
+        self.number += 1
+        return batch.sum_over(kernel)
+
+    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
+        """What the kernel makes of the batch to come, a row a sample."""
+        return self._batch(self.number).map_rows(kernel, n_columns)
+
+    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+        """Give the sink what the kernel makes of the batch to come."""
+        self._batch(self.number).write_rows(kernel, sink)
+
+    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Some samples of the batch to come, by sorted index, on the host."""
+        return self._batch(self.number).rows(index)
+
+    def fingerprint(self) -> str:
+        """That of all samples."""
+        return self.source.fingerprint()
+
+    def place(self, sample: int) -> str:
+        """Where a sample of the batch to come is found."""
+        return self._batch(self.number).place(sample)
+
+    def _batch(self, number: int) -> MemorySamples:
+        first = number % (len(self.order) // self.n_samples) * self.n_samples
+        index = np.sort(self.order[first : first + self.n_samples])
+        if isinstance(self.source, MemorySamples):
+            return MemorySamples(self.source.part(index, self.dtype))
+        in_pool = np.sort(self.order)
+        if self.pool is None:  # a file is read through once, not once a batch
+            self.pool = MemorySamples(taken(self.source, in_pool, self.dtype))
+        return MemorySamples(self.pool.part(np.searchsorted(in_pool, index), self.dtype))
 
 
-def _drawn(r: int, most: int, first: int, rng: np.random.Generator, *, sparing: bool) -> NDArray[np.int64]:
-    """Rows in the order in which levels take them; `sparing` draws no more of them than levels will take."""
-    if not sparing:
-        return rng.permutation(r)[:most].copy()  # so that the numbers of all the others are forgotten
-    size = 0
-    while first <= most:
-        size, first = first, GROWTH * first
-    return rng.choice(r, size, replace=False, shuffle=True)
+class Growth:
+    """What a fit looks at on its way: batches while it is far off, then more and more samples, then all of them.
+
+    Rows are drawn uniformly, so that sorted, grouped or drifting samples do not matter. Each level holds the one
+    before.
+    """
+
+    def __init__(self, samples: Samples, rng: np.random.Generator) -> None:
+        self.samples = samples
+        r, n = samples.n_samples, samples.n_features
+        self.first = max(FEWEST, FIRST_PER_FEATURE * n)
+        most_bytes = MOST_GPU_BYTES if samples.space.on_gpu else MOST_BYTES
+        most = min(r, most_bytes // (n * (4 if samples.dtype == "float32" else 8)))
+        if 3 * self.first > r or r * n <= SMALL_VALUES:
+            most = 0
+        self.most = min(2 * r // 3, most)
+        self.order = self._drawn(most, rng)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of levels short of all samples."""
+        sizes = [self.first]
+        while GROWTH * sizes[-1] <= self.most:
+            sizes.append(GROWTH * sizes[-1])
+        return sizes if self.first <= self.most else []
+
+    def begun(self) -> Samples:
+        """Where to begin. A graphics card replays a pass over the same samples faster than it is told of others."""
+        if self.samples.space.on_gpu:
+            return self.level(self.first)
+        n = self.samples.n_features
+        return self.batches(max(SMALLEST_BATCH, BATCH_PER_FEATURE * n)) or self.level(self.first)
+
+    def batches(self, size: int) -> Batches | None:
+        """Batches of this size; None if there would be too few of them."""
+        if FEWEST_BATCHES * size > len(self.order):
+            return None
+        return Batches(self.samples, self.order, size)
+
+    def level(self, size: int) -> Samples:
+        """So many samples, or all."""
+        if size > self.most:
+            return self.samples
+        return MemorySamples(taken(self.samples, np.sort(self.order[:size]), self.samples.dtype))
+
+    def _drawn(self, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """At most so many rows, in the order in which batches and levels take them."""
+        r = self.samples.n_samples
+        if not self.samples.space.on_gpu:
+            if r < 2**24:
+                return rng.permutation(r)[:most].copy()  # so that the numbers of all the others are forgotten
+            return rng.choice(r, most, replace=False, shuffle=True).astype(np.int64)
+        return rng.choice(r, self.sizes[-1] if self.sizes else 0, replace=False, shuffle=True).astype(np.int64)
 
 
 def taken(samples: Samples, index: NDArray[np.int64], dtype: str) -> Array:

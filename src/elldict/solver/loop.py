@@ -15,7 +15,8 @@ from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.solver.contrasts import Both, Contrast
 from elldict.solver.polar import polar
-from elldict.solver.recorded import ROUNDING, Recorded, doubtful_angle, mean_error
+from elldict.solver.recorded import ROUNDING, Recorded
+from elldict.solver.rest import LARGEST_ANGLE, angle_in_doubt, last_step, sparsity
 from elldict.solver.result import Callback, Iteration, Solution
 from elldict.solver.stage import Halt, Point, Stage
 from elldict.solver.steps import power_step
@@ -23,18 +24,11 @@ from elldict.solver.sums import Sums, measure
 from elldict.solver.terms import Needs
 from elldict.space import Array, Space, total
 
-USUAL_TOL = 1e-6
-
-EXACT_ANGLE = 1e-4
-"""An error bar this small is on its way to zero: recovery is exact, and worth the last steps."""
-
 PATIENCE = 8
 """Iterations after which a stage may be found to be hopeless."""
 
-LARGEST_ANGLE = 0.5
-LOST_STEP = 0.01
-"""An error bar larger than this is that of a place far from any maximum, where it means nothing, or of samples that do
-not tell one maximum from another, where steps of this length are of no use."""
+LEAST_GAIN = 1.06
+"""Of the sparsity of codes in two steps, while a walk that sees other samples at every step gets anywhere."""
 
 
 class Keeper(Protocol):
@@ -162,13 +156,13 @@ def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | N
 
 def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
-    walk = Recorded.of(run, stage, A) or Walk(run, stage)
+    walk = Recorded.of(run, stage, A) or (RestlessWalk if stage.restless else Walk)(run, stage)
     first, here = begun(run, walk, number, A)
     before = here
     for iteration in range(first, stage.max_iter + 1):
         moved, step = walk.step(here)
         stopped = run.record(number, here.sums, step, here.A)
-        enough = last_step(stage, here, step, settled=here.contrast is before.contrast)
+        enough = walk.enough(before, here, step)
         if step <= enough:
             status = f"converged: step {step:.2g} <= tol {enough:.2g}"
             return walk.end(Halt(moved, here.contrast, here.sums, True, stopped, status))
@@ -198,7 +192,7 @@ def begun(run: Run, walk: Walk | Recorded, number: int, A: Array) -> tuple[int, 
     return place.iteration, here
 
 
-@dataclass(frozen=True)
+@dataclass
 class Walk:
     """How a stage gets from one point to the next: step by step, the host looking at each."""
 
@@ -218,23 +212,31 @@ class Walk:
         """Take the step, unless it lowers the objective."""
         return guarded(self.run, self.stage, here, moved)
 
+    def enough(self, before: Point, here: Point, step: float) -> float:
+        """Length of a step from `here` that is the last, `step` being the one at hand."""
+        return last_step(self.stage, before, here, step)
+
     def end(self, halt: Halt) -> Halt:
         """What is left to do at the end: nothing."""
         return halt
 
 
-def last_step(stage: Stage, here: Point, step: float, *, settled: bool) -> float:
-    """Length of a step from `here` that is the last, `step` being the one at hand.
+class RestlessWalk(Walk):
+    """A walk that sees other samples at every step."""
 
-    While the contrast still follows A, the error bar falls from look to look and says nothing; and whoever asks for
-    more than the usual digits gets them.
-    """
-    if not settled or not stage.resolution or stage.tol < USUAL_TOL or step > stage.resolution * LARGEST_ANGLE:
-        return stage.tol
-    angle = angle_in_doubt(here.sums) if here.doubt is None else here.doubt
-    if angle > LARGEST_ANGLE:
-        return max(stage.tol, LOST_STEP)
-    return stage.tol if angle < EXACT_ANGLE else max(stage.tol, stage.resolution * angle)
+    def __init__(self, run: Run, stage: Stage) -> None:
+        super().__init__(run, stage)
+        self.scores: list[float] = []
+
+    def follow(self, here: Point, moved: Array) -> Point:
+        """Take the step: whether the objective has fallen, other samples do not tell."""
+        return looked(self.run, self.stage, here.contrast, moved, here.A)
+
+    def enough(self, before: Point, here: Point, step: float) -> float:  # noqa: ARG002
+        """Any step, once codes become no sparser: from there on it goes to and fro, as chance has it."""
+        self.scores.append(sparsity(here.sums))
+        slow = len(self.scores) > 2 and self.scores[-1] < LEAST_GAIN * self.scores[-3]
+        return step if slow and 0 < angle_in_doubt(here.sums) < LARGEST_ANGLE else 0.0
 
 
 def safest(stage: Stage, here: Point, moved: Array) -> Array:
@@ -257,11 +259,6 @@ def guarded(run: Run, stage: Stage, here: Point, moved: Array) -> Point:
     if fall <= ROUNDING[stage.precision] * abs(before) + stage.slack or stage.step is power_step:
         return there
     return looked(run, stage, here.contrast, power_step(here.sums, here.A), here.A)
-
-
-def angle_in_doubt(sums: Sums) -> float:
-    """Root mean square, over atoms, of the distance that the error bar gives them; zero if it gives none."""
-    return doubtful_angle(float(mean_error(sums)))
 
 
 def distance(A: Array, B: Array) -> float:

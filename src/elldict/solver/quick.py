@@ -7,7 +7,7 @@ l_p answer is sought on all samples, and what follows is the same as without thi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
-from elldict.samples.growth import growing
+from elldict.samples.growth import GROWTH, Batches, Growth
 from elldict.solver.contrasts import BernoulliGaussian, Both, Contrast, Lp
 from elldict.solver.evidence import AS_ASKED, EXACT, Verdict, error_bar, exact, hausman
 from elldict.solver.loop import Journal, Run, run_stage, solve, solve_from
 from elldict.solver.refine import Answer, Refiner, answer_of, beside, few_samples, law_of
+from elldict.solver.rest import mean_error, sparsity
 from elldict.solver.result import Iteration, Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import PairwiseNewton, pairwise_angles
@@ -44,6 +45,13 @@ MOST_STEPS = 50
 
 COARSE = 0.3
 """The same on fewer samples, where what is left is left to the next level."""
+
+LIKELY, UNLIKELY = 0.75, 1.5
+"""Error bars that are expected of a level, relative to a small one. Those of batches, from where they are expected, are
+too large by up to a third."""
+
+LEAST_SCORE = 5.0
+"""Standard errors by which codes have to be sparser than Gaussian ones for steps on batches to lead anywhere."""
 
 LARGEST_P = 6.0
 """Beyond, few samples decide, and the power step takes as few iterations."""
@@ -88,8 +96,7 @@ def solved(task: Task, starts: Starts) -> Outcome:
 
 def quickly_solved(task: Task, starts: Starts) -> Outcome:
     """Few samples first."""
-    levels = growing(task.samples, task.rng)
-    road = QuickRoad(task, levels)
+    road = QuickRoad(task, Growth(task.samples, task.rng))
     pilot, run, history = road.pilot(starts)
     n_seen = sum(iteration.start == run.start for iteration in history)
     answer = None
@@ -105,20 +112,34 @@ class QuickRoad:
     """A fit on its way from few samples to all."""
 
     task: Task  # its stages by Newton's step
-    levels: Iterator[Samples]
+    growth: Growth
 
     def pilot(self, starts: Starts) -> tuple[Solution, Run, tuple[Iteration, ...]]:
         """The l_p answer on as few samples as give it a small error bar; the run it belongs to, and all iterations."""
-        level = next(self.levels)
+        level = self.growth.begun()
         pilot, history = solve(
             level, self.task.frame, self._stages_on(level), starts, self.task.journal, self._share(level)
         )
         run = self._run_on(level, pilot)
-        while level is not self.task.samples and not pilot.stopped and not small(pilot):
-            level = next(self.levels)
+        while level is not self.task.samples and not pilot.stopped and (isinstance(level, Batches) or not small(pilot)):
+            level = self._after(level, pilot)
             run = replace(run, samples=level, share=self._share(level), first_stage=run.first_stage + 1)
             pilot = solve_from(pilot.A, run, self._stages_on(level)[-1:])
         return pilot, run, history
+
+    def _after(self, level: Samples, pilot: Solution) -> Samples:
+        """What to look at next: after batches that led somewhere, as many samples as give a small error bar."""
+        size = level.n_samples
+        if not isinstance(level, Batches):
+            return self.growth.level(GROWTH * size)
+        if not pilot.converged:
+            return self.growth.batches(2 * size) or self.growth.level(GROWTH * size)
+        error = float(mean_error(pilot.sums)) * pilot.sums.weight
+        sizes = [candidate for candidate in self.growth.sizes if candidate >= size]
+        likely = [candidate for candidate in sizes if error < LIKELY * SMALL_ERROR * candidate]
+        if not likely and sizes and error < UNLIKELY * SMALL_ERROR * sizes[-1]:
+            likely = sizes[-1:]  # worth a try, since all samples cost more
+        return self.growth.level(likely[0]) if likely else self.task.samples
 
     def on_all(self, pilot: Solution, run: Run) -> tuple[Solution, Run]:
         """The l_p answer on all samples."""
@@ -201,6 +222,8 @@ class QuickRoad:
                 replace(stage, resolution=COARSE if self.hopeful else stage.resolution) for stage in self.task.stages
             ]
         most = min(self.task.stages[-1].max_iter, MOST_STEPS)
+        if isinstance(level, Batches):
+            return [replace(stage, max_iter=most, restless=True, hopeless=unseen) for stage in self.task.stages]
         stages = [replace(stage, max_iter=most, resolution=COARSE, hopeless=like_noise) for stage in self.task.stages]
         return [replace(stage, precision=coarse(stage.precision, level)) for stage in stages]
 
@@ -231,6 +254,14 @@ def like_noise(sums: Sums) -> bool:
     magnitude, z2 = (to_numpy(total) / sums.weight for total in (sums.extra["magnitude"], sums.z2))
     score = chance.sparsity_score(magnitude, z2, sums.weight)
     return bool(np.max(score) < chance.chance_score(len(score)))
+
+
+def unseen(sums: Sums) -> bool:
+    """Whether codes of samples that A has never seen are no sparser than Gaussian ones: such batches are too small.
+
+    Any mixture of sparse codes is a little sparser, atoms or not.
+    """
+    return sparsity(sums) < LEAST_SCORE
 
 
 def coarse(precision: str, level: Samples) -> str:

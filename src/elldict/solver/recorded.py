@@ -7,25 +7,23 @@ when it is done. The look at the last step is in vain, which is why looks that t
 
 from __future__ import annotations
 
-import math
 import threading
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elldict.kernels import gpu
-from elldict.kernels.fused import kernels_for
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.samples.memory import MemorySamples
 from elldict.solver.contrasts import BernoulliGaussian, Contrast, Lines, Lp
 from elldict.solver.device_law import DeviceLaw
 from elldict.solver.polar import lack_of_orthonormality, nearby_polar, polar
+from elldict.solver.rest import doubtful_angle, last_step, mean_error
 from elldict.solver.stage import Halt, Point, Stage
 from elldict.solver.steps import PairwiseNewton, power_step
-from elldict.solver.sums import Sums, measure, moments
+from elldict.solver.sums import Sums, measure
 from elldict.solver.terms import Needs
 from elldict.space import Array, Space, storage
-from elldict.theory.accuracy import atom_errors
 
 MOST_WORK = 5e9
 """Samples times features times atoms up to which a look in vain does not matter."""
@@ -38,20 +36,6 @@ LEAST_ORTHONORMAL = 0.02
 
 ROUNDING = {"tfloat32": 1e-4, "float32": 1e-5, "float64": 1e-11}
 """Relative fall of the objective that rounding alone can explain."""
-
-
-def mean_error(sums: Sums) -> Array:
-    """Mean error bar of the atoms, as an array of one number."""
-    kernels = kernels_for(sums.z2)
-    if kernels is not None:
-        found: Array = kernels.mean_error(sums.gz, sums.g2, sums.slope, sums.z2, sums.weight)
-        return found
-    return Space.of(sums.z2).xp.mean(atom_errors(moments(sums), sums.weight))
-
-
-def doubtful_angle(error: float) -> float:
-    """Root mean square, over atoms, of the distance that the error bar gives them; zero if it gives none."""
-    return math.sqrt(error / 2) if math.isfinite(error) else 0.0
 
 
 _set_up: set[object] = set()
@@ -171,6 +155,10 @@ class Recorded:
         if not self.known.same:
             self.contrast = replace(self.contrast)  # type: ignore[type-var]  # another one, in the same memory
         return self._point()
+
+    def enough(self, before: Point, here: Point, step: float) -> float:
+        """Length of a step from `here` that is the last, `step` being the one at hand."""
+        return last_step(self.stage, before, here, step)
 
     def end(self, halt: Halt) -> Halt:
         """The end of the walk, orthonormal to rounding, with the law of its codes on the host."""

@@ -1,0 +1,116 @@
+"""Growing samples: every way of drawing them is uniform, bounded, and the same for every source."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from elldict import LpDictionaryLearning
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.metrics import recovery_error
+from elldict.samples import growth
+from elldict.samples.growth import Batches, Growth
+from elldict.samples.memory import MemorySamples
+from elldict.samples.open import open_samples
+from elldict.solver.rest import sparsity
+from elldict.solver.sums import Sums
+
+
+class RowSum:
+    """Adds up the tiles themselves, column by column."""
+
+    def bind(self, space):
+        return lambda Y: space.xp.sum(Y, axis=0)
+
+
+def numbered(r, n=4):
+    return np.arange(r, dtype=np.float64)[:, None] * np.ones(n)
+
+
+def batches_of(samples, size, seed=0):
+    return Growth(samples, np.random.default_rng(seed)).batches(size)
+
+
+def test_every_pass_sees_other_samples_until_all_were_seen():
+    X = numbered(60_000)
+    batches = batches_of(MemorySamples(X), 15_000)
+    sums = [batches.sum_over(RowSum())[0] for _ in range(8)]
+    assert len(set(sums[:4])) == 4
+    assert sum(sums[:4]) == X[:, 0].sum()  # none twice, none left out
+    assert sums[4:] == sums[:4]  # and from the beginning again
+
+
+def test_batches_are_the_same_for_every_source(tmp_path):
+    X = np.random.default_rng(1).standard_normal((60_000, 4))
+    np.save(tmp_path / "x.npy", X)
+    here, there = batches_of(MemorySamples(X), 2000), batches_of(open_samples(tmp_path / "x.npy"), 2000)
+    for _ in range(3):
+        np.testing.assert_array_equal(here.sum_over(RowSum()), there.sum_over(RowSum()))
+
+
+def test_a_file_is_drawn_from_once(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", numbered(60_000))
+    samples = open_samples(tmp_path / "x.npy")
+    drawn = []
+    rows = type(samples).rows
+    monkeypatch.setattr(type(samples), "rows", lambda self, index: drawn.append(len(index)) or rows(self, index))
+    batches = batches_of(samples, 2000)
+    for _ in range(5):
+        batches.sum_over(RowSum())
+    assert drawn == [60_000]
+
+
+def test_batches_draw_uniformly():
+    """Each batch of b from r numbers has mean r/2 with standard deviation r sqrt((1/b - 1/r) / 12)."""
+    r, b = 60_000, 2000
+    batches = batches_of(MemorySamples(numbered(r)), b)
+    means = np.array([batches.sum_over(RowSum())[0] / b for _ in range(30)])
+    deviation = r * np.sqrt((1 / b - 1 / r) / 12)
+    assert np.max(np.abs(means - r / 2)) < 4 * deviation
+    assert 0.6 * deviation < np.std(means) < 1.4 * deviation
+
+
+def test_levels_hold_each_other_and_end_with_all():
+    X = numbered(60_000)
+    samples = MemorySamples(X)
+    growing = Growth(samples, np.random.default_rng(0))
+    assert growing.sizes == [1000, 3000, 9000, 27_000]
+    held = [set(growing.level(size).X[:, 0]) for size in growing.sizes]
+    assert all(small < large for small, large in itertools.pairwise(held))
+    assert growing.level(growing.most + 1) is samples
+
+
+@pytest.mark.parametrize(("r", "n"), [(2999, 100), (30_000, 4)])
+def test_few_samples_are_looked_at_whole(r, n):
+    samples = MemorySamples(np.zeros((r, n)))
+    assert Growth(samples, np.random.default_rng(0)).begun() is samples
+
+
+def test_copies_are_bounded(monkeypatch):
+    monkeypatch.setattr(growth, "MOST_BYTES", 3000 * 4 * 8)
+    growing = Growth(MemorySamples(numbered(60_000)), np.random.default_rng(0))
+    assert len(growing.order) == growing.most == 3000
+    assert growing.batches(1501) is None
+    assert isinstance(growing.batches(1500), Batches)
+
+
+def test_batches_find_what_as_many_fixed_samples_do_not():
+    """At this noise the chance test gives up 4000 fixed samples; batches of 4000 lead to all atoms, in fewer passes."""
+    X, D, _ = make_bernoulli_gaussian(40_000, 100, density=0.3, noise_std=0.6, random_state=0, dtype="float32")
+    model = LpDictionaryLearning(random_state=0).fit(X)
+    assert recovery_error(model.components_, D) < 0.02
+    assert model.n_passes_ < 11
+    shares = np.diff([0.0] + [iteration.passes for iteration in model.history_])
+    assert np.sum(shares < 0.15) > 25  # most steps are on batches of 2000 and 4000
+
+
+def sums_of(Z):
+    magnitude, z2 = np.sum(np.abs(Z), axis=0), np.sum(Z * Z, axis=0)
+    return Sums(len(Z), z2=z2, extra={"magnitude": magnitude})
+
+
+def test_the_sparsity_of_gaussian_codes_is_standard_normal(rng):
+    scores = [sparsity(sums_of(rng.standard_normal((500, 20)))) for _ in range(200)]
+    assert abs(np.mean(scores)) < 4 / np.sqrt(200) + 0.1  # the ratio of two moments has a bias of order 1/sqrt(r)
+    assert 0.8 < np.std(scores) < 1.2
+    assert sparsity(sums_of(rng.laplace(size=(500, 20)))) > 10
