@@ -139,7 +139,10 @@ def solve(
 
 
 def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | None = None) -> Solution:
-    """Go through the stages from A, and measure where it ends, with a second contrast `beside` the one maximised."""
+    """Go through the stages from A, and measure where it ends, with a second contrast `beside` the one maximised.
+
+    Of an end that is provisional, the sums are those of the last look, a step before it.
+    """
     halt: Halt | None = None
     for number, stage in enumerate(stages):
         if halt is not None and stage.refit is not None and isinstance(halt.contrast, type(stage.contrast)):
@@ -149,8 +152,10 @@ def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | N
         if halt.stopped:
             break
     assert halt is not None, "no stage was given"
-    judged = halt.contrast if beside is None else Both(halt.contrast, beside)
-    sums = run.look(A, judged, Needs.MOMENTS, stage.precision)
+    sums = halt.sums
+    if not stage.provisional:
+        judged = halt.contrast if beside is None else Both(halt.contrast, beside)
+        sums = run.look(A, judged, Needs.MOMENTS, stage.precision)
     return Solution(A, halt.contrast, sums, tuple(run.iterations), halt.converged, halt.stopped, halt.status)
 
 

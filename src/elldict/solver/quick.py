@@ -44,7 +44,9 @@ MOST_STEPS = 50
 """On all samples, and on fewer."""
 
 COARSE = 0.3
-"""The same on fewer samples, where what is left is left to the next level."""
+LP_COARSE = 0.6
+"""The same on fewer samples, where what is left is left to the next level; and of l_p, where it is left to the
+likelihood."""
 
 LIKELY, UNLIKELY = 0.75, 1.5
 """Error bars that are expected of a level, relative to a small one. Those of batches, from where they are expected, are
@@ -154,11 +156,18 @@ class QuickRoad:
         r, n = run.samples.n_samples, run.samples.n_features
         if pilot.stopped or m < k or not small(pilot) or few_samples(r, n):
             return None
-        few = Refiner(run, self._witnesses_of(run.samples), self.task.stages[-1], self.task.rng, COARSE)
+        later = run.samples is not self.task.samples
+        few = Refiner(
+            run,
+            self._witnesses_of(run.samples),
+            self.task.stages[-1],
+            self.task.rng,
+            COARSE,
+            provisional=later and not run.samples.space.on_gpu,
+        )
         found = self._found_on(run.samples, few, pilot)
         if found is None or found.stopped:
             return None if found is None else stopped_at(pilot, few.witnesses, found.status)
-        later = run.samples is not self.task.samples
         everything = replace(run, samples=self.task.samples, share=1.0, first_stage=run.first_stage + later)
         halt = run_stage(everything, 0, self._last_stage(found.contrast, pilot, few.witnesses), found.A)
         if halt.stopped:
@@ -224,7 +233,16 @@ class QuickRoad:
         most = min(self.task.stages[-1].max_iter, MOST_STEPS)
         if isinstance(level, Batches):
             return [replace(stage, max_iter=most, restless=True, hopeless=unseen) for stage in self.task.stages]
-        stages = [replace(stage, max_iter=most, resolution=COARSE, hopeless=like_noise) for stage in self.task.stages]
+        stages = [
+            replace(
+                stage,
+                max_iter=most,
+                resolution=LP_COARSE,
+                hopeless=like_noise,
+                provisional=not level.space.on_gpu,  # where the sums of the last look are written over
+            )
+            for stage in self.task.stages
+        ]
         return [replace(stage, precision=coarse(stage.precision, level)) for stage in stages]
 
     @property

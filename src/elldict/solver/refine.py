@@ -129,6 +129,7 @@ class Refiner:
     stage: Stage
     rng: np.random.Generator
     resolution: float = FINE_ENOUGH
+    provisional: bool = False  # whether the answer is only where to begin on more samples
 
     def answer(self, pilot: Solution, wanted: str) -> Answer:
         """The refined answer, or with 'auto' the l_p answer if the evidence is against it; `status` says why."""
@@ -190,6 +191,7 @@ class Refiner:
         A = self._annealed(pilot)
         for _ in range(1 + MOST_REPAIRS):
             stages = likelihood_stages(self.witnesses, A, self.stage, self.run.samples.n_samples, self.resolution)
+            stages[-1] = replace(stages[-1], provisional=self.provisional)
             refined = solve_from(A, self.run, stages, beside=pilot.contrast)
             A, n_moved = self.witnesses.unmixed(refined.A, law_of(refined))
             if n_moved == 0 or refined.stopped:

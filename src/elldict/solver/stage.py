@@ -40,6 +40,7 @@ class Stage:
     resolution: float = 0.0  # share of the angle that the error bar speaks of, below which steps are of no use
     hopeless: Callable[[Sums], bool] | None = None  # asked once, whether to go on is of no use
     follow: Follow | None = None  # the same as refit, for whoever cannot leave the device
+    provisional: bool = False  # where it ends, the next one begins: nobody has to look there
     restless: bool = False  # other samples in every look: objectives do not compare, and steps never come to rest
 
 
