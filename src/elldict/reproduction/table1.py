@@ -75,7 +75,7 @@ def _stable(reader: Reader) -> Claim:
     found = f"Largest over smallest error of ℓₚ between sizes: at most {max(ratios):.2f}."
     stable = max(ratios) < 1.25
     if not rising:
-        return Claim(text, f"{found} K-SVD was run at one size only.", Verdict.PARTLY if stable else Verdict.FAILS)
+        return Claim(text, f"{found} K-SVD was not run at two sizes.", Verdict.PARTLY if stable else Verdict.FAILS)
     found += f" K-SVD's error rises at {sum(rising)} of {len(rising)} densities."
     return Claim(text, found, Verdict.of(stable + sum(rising), 1 + len(rising)))
 
