@@ -228,7 +228,8 @@ class Reader:
 def count_claim(text: str, held: Sequence[bool], what: str, more: str = "", ours: bool = False) -> Claim:
     """A claim about rows: in how many it holds."""
     verdict = Verdict.of(sum(held), len(held))
-    found = f"{sum(held)} of {len(held)} {what}" if held else f"None of the {what.split(maxsplit=1)[0]} it is about was run."
+    none = f"None of the {what.split(maxsplit=1)[0]} it is about was run."
+    found = f"{sum(held)} of {len(held)} {what}" if held else none
     return Claim(text, found + (f"; {more}" if more and held else "") + ("." if held else ""), verdict, ours=ours)
 
 
