@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,6 @@ class Batches:
     order: NDArray[np.int64]  # rows, in the order in which batches take them
     n_samples: int  # of a batch
     number: int = 0  # of passes so far
-    pool: MemorySamples | None = field(default=None, repr=False)  # of a source of which rows are costly to draw
 
     @property
     def n_features(self) -> int:
@@ -94,10 +94,14 @@ class Batches:
         index = np.sort(self.order[first : first + self.n_samples])
         if isinstance(self.source, MemorySamples):
             return MemorySamples(self.source.part(index, self.dtype))
-        in_pool = np.sort(self.order)
-        if self.pool is None:  # a file is read through once, not once a batch
-            self.pool = MemorySamples(taken(self.source, in_pool, self.dtype))
-        return MemorySamples(self.pool.part(np.searchsorted(in_pool, index), self.dtype))
+        known, pool = self._pool
+        return MemorySamples(pool.part(np.searchsorted(known, index), self.dtype))
+
+    @cached_property
+    def _pool(self) -> tuple[NDArray[np.int64], MemorySamples]:
+        """All rows that batches take, by number: a file is read through once, not once a batch."""
+        index = np.sort(self.order)
+        return index, MemorySamples(taken(self.source, index, self.dtype))
 
 
 class Growth:
