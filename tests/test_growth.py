@@ -54,9 +54,11 @@ def test_a_file_is_drawn_from_once(tmp_path, monkeypatch):
     drawn = []
     rows = type(samples).rows
     monkeypatch.setattr(type(samples), "rows", lambda self, index: drawn.append(len(index)) or rows(self, index))
-    batches = batches_of(samples, 2000)
-    for _ in range(5):
-        batches.sum_over(RowSum())
+    growing = Growth(samples, np.random.default_rng(0))
+    for size in (2000, 4000):
+        for _ in range(3):
+            growing.batches(size).sum_over(RowSum())
+    assert growing.level(3000).n_samples == 3000
     assert drawn == [60_000]
 
 

@@ -43,7 +43,7 @@ class Batches:
     out, so that batches of a third of the size lead as far.
     """
 
-    source: Samples
+    source: MemorySamples
     order: NDArray[np.int64]  # rows, in the order in which batches take them
     n_samples: int  # of a batch
     number: int = 0  # of passes so far
@@ -92,16 +92,7 @@ class Batches:
     def _batch(self, number: int) -> MemorySamples:
         first = number % (len(self.order) // self.n_samples) * self.n_samples
         index = np.sort(self.order[first : first + self.n_samples])
-        if isinstance(self.source, MemorySamples):
-            return MemorySamples(self.source.part(index, self.dtype))
-        known, pool = self._pool
-        return MemorySamples(pool.part(np.searchsorted(known, index), self.dtype))
-
-    @cached_property
-    def _pool(self) -> tuple[NDArray[np.int64], MemorySamples]:
-        """All rows that batches take, by number: a file is read through once, not once a batch."""
-        index = np.sort(self.order)
-        return index, MemorySamples(taken(self.source, index, self.dtype))
+        return MemorySamples(self.source.part(index, self.dtype))
 
 
 class Growth:
@@ -141,13 +132,24 @@ class Growth:
         """Batches of this size; None if there would be too few of them."""
         if FEWEST_BATCHES * size > len(self.order):
             return None
-        return Batches(self.samples, self.order, size)
+        source, order = self._at_hand
+        assert isinstance(source, MemorySamples)
+        return Batches(source, order, size)
 
     def level(self, size: int) -> Samples:
         """So many samples, or all."""
         if size > self.most:
             return self.samples
-        return MemorySamples(taken(self.samples, np.sort(self.order[:size]), self.samples.dtype))
+        source, order = self._at_hand
+        return MemorySamples(taken(source, np.sort(order[:size]), self.samples.dtype))
+
+    @cached_property
+    def _at_hand(self) -> tuple[Samples, NDArray[np.int64]]:
+        """Where rows are drawn from, and their order there. A file is read through once, not once for every draw."""
+        if isinstance(self.samples, MemorySamples) or self.samples.space.on_gpu:
+            return self.samples, self.order
+        index = np.sort(self.order)
+        return MemorySamples(taken(self.samples, index, self.samples.dtype)), np.searchsorted(index, self.order)
 
     def _drawn(self, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """At most so many rows, in the order in which batches and levels take them."""
