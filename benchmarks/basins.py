@@ -84,12 +84,12 @@ class Fits:
         self.known.add(key)
 
 
-def run_basins(fits: Fits, listed: Sequence[Problem], seeds: int) -> None:
-    """Both methods on the same samples."""
+def run_basins(fits: Fits, listed: Sequence[Problem], seeds: int, methods: Sequence[str] = tuple(METHODS)) -> None:
+    """Methods on the same samples."""
     for problem in listed:
         print(f"basins: {problem.name}", flush=True)
         for seed in range(seeds):
-            for method in METHODS:
+            for method in methods:
                 fits.run((BASINS, problem.name, "", method, seed), lambda p=problem, s=seed: p.make(s))
 
 
@@ -182,11 +182,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", choices=(BASINS, ORDER))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     arguments = parser.parse_args()
     listed = [problem for problem in table2.PROBLEMS if arguments.full or problem.n_features == 32]
     fits = Fits(arguments.threads)
     if arguments.only != ORDER:
-        run_basins(fits, listed, arguments.seeds)
+        run_basins(fits, listed, arguments.seeds, arguments.methods)
     if arguments.only != BASINS:
         run_order(fits, listed, min(arguments.seeds, ORDER_SEEDS))
     print(basins_section())
