@@ -117,8 +117,11 @@ def arranged(problem: Problem, seed: int, how: str) -> tuple[Matrix, Matrix]:
 
 
 def basins_section(path: Path = store.BASINS) -> str:
-    """Two tables in Markdown; nothing if nothing is stored."""
-    stored = store.latest(path, "table", *KEY)
+    """Two tables in Markdown, of the last fit for every key; nothing if nothing is stored.
+
+    A method that has not changed need not be run again beside one that has: basins are counted, not seconds.
+    """
+    stored = {tuple(line[name] for name in KEY): line for line in store.lines(path)}
     parts = []
     if counted := list(_basin_lines(stored)):
         parts += ["## Wrong basins", "| problem | seeds | both | default alone | power alone |\n" + _rule(5), *counted]
