@@ -233,14 +233,11 @@ class QuickRoad:
         most = min(self.task.stages[-1].max_iter, MOST_STEPS)
         if isinstance(level, Batches):
             return [replace(stage, max_iter=most, restless=True, hopeless=unseen) for stage in self.task.stages]
+        # a card begins with a level, which is then all that l_p sees; and it writes over the sums of the last look
+        on_gpu = level.space.on_gpu
+        resolution = COARSE if on_gpu else LP_COARSE
         stages = [
-            replace(
-                stage,
-                max_iter=most,
-                resolution=LP_COARSE,
-                hopeless=like_noise,
-                provisional=not level.space.on_gpu,  # where the sums of the last look are written over
-            )
+            replace(stage, max_iter=most, resolution=resolution, hopeless=like_noise, provisional=not on_gpu)
             for stage in self.task.stages
         ]
         return [replace(stage, precision=coarse(stage.precision, level)) for stage in stages]
