@@ -82,7 +82,7 @@ class Batches:
         return self._batch(self.number).rows(index)
 
     def fingerprint(self) -> str:
-        """That of all samples."""
+        """That of the samples that batches are drawn from."""
         return self.source.fingerprint()
 
     def place(self, sample: int) -> str:
