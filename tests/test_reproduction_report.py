@@ -132,6 +132,16 @@ def errors(choose):
     return lambda cell: {"error": choose(cell), "n_iter": 1, "warnings": []}
 
 
+def warning_if(told):
+    """Values as a run might give them, with a warning that depends on the error."""
+
+    def values(cell):
+        found = plausible(cell)
+        return {**found, "warnings": ["NotIdentifiableWarning"] if told(found["error"]) else []}
+
+    return values
+
+
 def upside_down(cell):
     return 0.5 / cell.value("p") if cell.method == "lp" else 0.01
 
@@ -170,6 +180,12 @@ EITHER_WAY = [  # experiment, claim, results that bear it out, results that do n
         "Each map shows a transition from recovery to failure.",
         plausible,
         errors(lambda cell: 0.001),
+    ),
+    (
+        "figure5",
+        "A fit that is lost says so, and one that is not stays silent.",
+        warning_if(lambda error: error > 0.3),
+        warning_if(lambda error: error < 0.3),
     ),
     (
         "figure6",
@@ -221,6 +237,18 @@ def test_times_of_a_card_are_named_and_not_compared_with_those_of_a_core():
     entries = table1.section(results, FULL).tables[0].rows[-1]
     assert sum("on a card" in line for entry in entries for line in entry.lines) == len(table1.LP)
     assert results.machines() == ["a machine", "a machine, a card"]
+
+
+def test_an_entry_counts_the_fits_that_warned():
+    row, column = paper.TABLE_1[0], table1.LAYOUT.columns[0]
+    cells = table1.LAYOUT.cells_at(row, column, FULL)
+    results = results_of("table1", FULL)
+    assert not any(
+        "warned" in line for line in recovery_table.make_entry(results.summary(cells), row, column, True).lines
+    )
+    values = {**plausible(cells[0]), "warnings": ["ConvergenceWarning"]}
+    results.store.records[cells[0].key] = Record(cells[0].identity, DONE, values, "", MADE)
+    assert recovery_table.make_entry(results.summary(cells), row, column, True).lines[-1] == "1 of 2 warned"
 
 
 def test_theory_lies_where_half_of_the_trials_succeed():
@@ -426,4 +454,5 @@ def test_the_headline_counts_what_was_not_run():
     held, open_ = (Claim("text", "found", verdict) for verdict in (Verdict.HOLDS, Verdict.OPEN))
     assert report._headline([held, held]) == "2 of 2 claims of the paper hold"
     assert report._headline([held, open_]) == "1 of 1 claims of the paper hold, 1 not run yet"
+    assert report._headline([Claim("text", "found", Verdict.HOLDS, ours=True)]) == "1 of 1 claims of ours hold"
     assert report._headline([open_]) == "Nothing has been run yet"

@@ -80,7 +80,7 @@ def plain(number: float) -> str:
 def per_cent_on_y(axes: Axes, ticks: Sequence[float]) -> None:
     """A log axis of shares, in per cent."""
     axes.set_yscale("log")
-    axes.set_yticks(list(ticks), [f"{100 * tick:g} %" for tick in ticks])
+    axes.set_yticks(list(ticks), [f"{100 * tick:g} %".replace("e-0", "e-") for tick in ticks])
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 

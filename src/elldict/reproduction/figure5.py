@@ -26,6 +26,12 @@ from elldict.theory import expected_error
 EDGE = 0.05
 """Error at which the line between recovery and failure is drawn."""
 
+LOST, RECOVERED = 0.5, 0.01
+"""Errors above which nothing of the dictionary is left, and below which all of it was found."""
+
+MOST = 0.95
+"""Share of fits, or of squares, that bears a claim out."""
+
 FIXED = {"p": 3.0, "theta": 0.3, "sigma": 0.2}
 NAMES = {"p": "p", "theta": "θ", "sigma": "σ", "r": "samples r"}
 MAPS = (("r", "theta"), ("r", "sigma"), ("p", "theta"), ("p", "sigma"), ("p", "r"), ("theta", "sigma"))
@@ -132,7 +138,7 @@ def section(results: Results, size: Size) -> Section:
             ),
         ),
         tables=(_table(found),),
-        claims=tuple(_claims(found)),
+        claims=(*_claims(found), _candour(results, size)),
         notes=()
         if size.full
         else ("A quick run takes n = 20 and two fifths of the samples; the paper has n = 50 and r = 10000.",),
@@ -172,7 +178,7 @@ def _table(found: Found) -> Table:
                 Entry(f"{NAMES[map_.x]}, {NAMES[map_.y]}", order=map_.x),
                 Entry(map_.fixed_words()),
                 Entry(
-                    f"{agree} of {run}", order=agree / max(run, 1), tone="agrees" if agree > 0.95 * run else "larger"
+                    f"{agree} of {run}", order=agree / max(run, 1), tone="agrees" if agree > MOST * run else "larger"
                 ),
                 Entry("–" if middle is None else f"{middle:.2f}", order=middle or 0.0),
             )
@@ -197,8 +203,23 @@ def _claims(found: Found) -> Iterator[Claim]:
     pairs = [same_side(map_, measured) for map_, measured in found]
     agree, run = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     text = "The transition lies where the closed formula says."
-    verdict = Verdict.OPEN if run == 0 else Verdict.HOLDS if agree >= 0.95 * run else Verdict.PARTLY
+    verdict = Verdict.OPEN if run == 0 else Verdict.HOLDS if agree >= MOST * run else Verdict.PARTLY
     yield Claim(text, f"{agree} of {run} squares are on the side of the line that theory says.", verdict, ours=True)
+
+
+def _candour(results: Results, size: Size) -> Claim:
+    """Whether users would learn from the fit itself on which side of the line they are."""
+    text = "A fit that is lost says so, and one that is not stays silent."
+    fits = [values for cell in cells(size) if (values := results.values(cell)) is not None]
+    lost = [bool(values["warnings"]) for values in fits if values["error"] > LOST]
+    well = [not values["warnings"] for values in fits if values["error"] < RECOVERED]
+    if not lost or not well:
+        return Claim(text, "Not run.", Verdict.OPEN, ours=True)
+    found = (
+        f"{sum(lost)} of {len(lost)} fits with an error above {whole_percent(LOST)} warned; "
+        f"{sum(well)} of {len(well)} with one below {whole_percent(RECOVERED)} did not."
+    )
+    return Claim(text, found, Verdict.of(sum(sum(kind) >= MOST * len(kind) for kind in (lost, well)), 2), ours=True)
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------

@@ -153,8 +153,11 @@ def make_entry(summary: Summary, row: Row, column: Column, planned: bool) -> Ent
     n_run = len(summary.numbers)
     some = f" of {summary.n_planned}" if n_run < summary.n_planned else ""
     trials = f"{n_run}{some} trial{'s' if some or n_run > 1 else ''}"
-    where = f" on {summary.card}" if summary.card else ""
-    lines.append(f"{duration(summary.seconds or 0)}{where}, {trials}")
+    lines.append(f"{duration(summary.seconds or 0)}, {trials}")
+    if summary.card:
+        lines.append(f"on {summary.card}")
+    if summary.n_warned:
+        lines.append(f"{summary.n_warned} of {n_run} warned")
     return Entry(bare(mean), order=mean, lines=tuple(lines), tone=_tone(mean, printed))
 
 

@@ -83,13 +83,15 @@ def _contents(
 
 
 def _headline(claims: Sequence[Claim]) -> str:
+    """How many claims of the paper hold; of ours, where the paper makes none about what was run."""
     theirs = [claim for claim in claims if not claim.ours]
-    judged = [claim for claim in theirs if claim.verdict is not Verdict.OPEN]
+    counted = theirs or claims
+    judged = [claim for claim in counted if claim.verdict is not Verdict.OPEN]
     if not judged:
         return "Nothing has been run yet"
     held = sum(claim.verdict is Verdict.HOLDS for claim in judged)
-    n_open = len(theirs) - len(judged)
-    words = f"{held} of {len(judged)} claims of the paper hold"
+    n_open = len(counted) - len(judged)
+    words = f"{held} of {len(judged)} claims of {'the paper' if theirs else 'ours'} hold"
     return f"{words}, {n_open} not run yet" if n_open else words
 
 

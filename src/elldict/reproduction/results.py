@@ -24,6 +24,7 @@ class Summary:
     missing: str | None  # package that would be needed
     seconds_needed: float  # to run what was not run
     card: str = ""  # graphics card of the fits, empty if they ran on one core
+    n_warned: int = 0  # fits that said of themselves that something is wrong
 
     @property
     def mean(self) -> float | None:
@@ -72,6 +73,7 @@ class Results:
             missing=METHODS[cells[0].method].missing if cells else None,
             seconds_needed=sum(self.estimator.seconds(cell) for cell in cells if self.store.get(cell) is None),
             card=" and ".join(sorted(card or "one core" for card in cards)) if any(cards) else "",
+            n_warned=sum(bool(record.values.get("warnings")) for record in done),
         )
 
     def machines(self) -> list[str]:
