@@ -12,6 +12,7 @@ from elldict.samples import growth
 from elldict.samples.growth import Batches, Growth
 from elldict.samples.memory import MemorySamples
 from elldict.samples.open import open_samples
+from elldict.solver.quick import QuickRoad
 from elldict.solver.rest import sparsity
 from elldict.solver.sums import Sums
 
@@ -116,3 +117,38 @@ def test_the_sparsity_of_gaussian_codes_is_standard_normal(rng):
     assert abs(np.mean(scores)) < 4 / np.sqrt(200) + 0.1  # the ratio of two moments has a bias of order 1/sqrt(r)
     assert 0.8 < np.std(scores) < 1.2
     assert sparsity(sums_of(rng.laplace(size=(500, 20)))) > 10
+
+
+# --- several starts ---------------------------------------------------------------------------------------------------
+
+
+def test_starts_are_compared_on_samples_that_no_batch_has_seen():
+    X = numbered(40_000)
+    growing = Growth(MemorySamples(X), np.random.default_rng(0), several=True)
+    batches, held_out = growing.batches(2000), growing.held_out()
+    seen = np.concatenate([batches._batch(number).rows(np.arange(2000))[:, 0] for number in range(50)])
+    judged = held_out.rows(np.arange(held_out.n_samples))[:, 0]
+    assert len(judged) == growing.first
+    assert not np.intersect1d(seen, judged).size
+
+
+def test_one_start_leaves_no_samples_out():
+    growing = Growth(MemorySamples(numbered(40_000)), np.random.default_rng(0))
+    assert len(growing.batches(2000).order) == 40_000
+
+
+def test_the_start_that_is_kept_is_the_best_on_all_samples(monkeypatch):
+    """By what each start saw last, the first would be kept, which has the lowest objective of the four."""
+    X, _, _ = make_bernoulli_gaussian(10_000, 32, density=0.3, noise_std=0.2, random_state=8)
+    ends = {}
+    score = QuickRoad._score
+
+    def noted(road, end):
+        ends[end.iterations[-1].start] = float(np.mean(np.abs(X @ end.A.T) ** 3))
+        return score(road, end)
+
+    monkeypatch.setattr(QuickRoad, "_score", noted)
+    model = LpDictionaryLearning(n_init=4, random_state=8, refine=None).fit(X)
+    objectives = np.array([ends[start] for start in range(4)])
+    assert objectives.min() < 0.996 * objectives.max()  # so that there is something to choose
+    assert ends[model.history_[-1].start] > 0.999 * objectives.max()

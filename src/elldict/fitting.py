@@ -63,7 +63,8 @@ def fitted(
     frame = Frame.of(found, center=options.center, whiten=options.whiten)
     stages = _stages(options, samples.dtype, code_bound(found, frame))
     starts = _starts(options.n_init, rng, min(m, found.rank), frame, found.n_features, samples.space)
-    task = Task(samples, frame, journal, stages, rng, options.refine, witness_seed=int(rng.integers(2**62)))
+    witness_seed = int(rng.integers(2**62))
+    task = Task(samples, frame, journal, stages, rng, options.refine, witness_seed, options.n_init)
     answer, history = (solved if options.solver == "power" else quickly_solved)(task, starts)
     dictionary = canonical_dictionary(answer, frame, found, m)
     if stacklevel is not None:

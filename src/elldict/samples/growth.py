@@ -99,13 +99,14 @@ class Growth:
     """What a fit looks at on its way: batches while it is far off, then more and more samples, then all of them.
 
     Rows are drawn uniformly, so that sorted, grouped or drifting samples do not matter. Each level holds the one
-    before.
+    before. Where several starts will be compared, batches leave some samples alone, by which to compare them.
     """
 
-    def __init__(self, samples: Samples, rng: np.random.Generator) -> None:
+    def __init__(self, samples: Samples, rng: np.random.Generator, *, several: bool = False) -> None:
         self.samples = samples
         r, n = samples.n_samples, samples.n_features
         self.first = max(FEWEST, FIRST_PER_FEATURE * n)
+        self.n_held_out = self.first if several else 0
         most_bytes = MOST_GPU_BYTES if samples.space.on_gpu else MOST_BYTES
         most = min(r, most_bytes // (n * (4 if samples.dtype == "float32" else 8)))
         if 3 * self.first > r or r * n <= SMALL_VALUES:
@@ -130,11 +131,17 @@ class Growth:
 
     def batches(self, size: int) -> Batches | None:
         """Batches of this size; None if there would be too few of them."""
-        if FEWEST_BATCHES * size > len(self.order):
+        n_rows = len(self.order) - self.n_held_out
+        if FEWEST_BATCHES * size > n_rows:
             return None
         source, order = self._at_hand
         assert isinstance(source, MemorySamples)
-        return Batches(source, order, size)
+        return Batches(source, order[:n_rows], size)
+
+    def held_out(self) -> Samples:
+        """Samples that no batch has seen."""
+        source, order = self._at_hand
+        return MemorySamples(taken(source, np.sort(order[-self.n_held_out :]), self.samples.dtype))
 
     def level(self, size: int) -> Samples:
         """So many samples, or all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -118,24 +118,21 @@ def solve(
     starts: Iterable[NDArray[np.float64]],
     journal: Journal,
     share: float = 1.0,
+    score: Callable[[Solution], float] | None = None,
 ) -> tuple[Solution, tuple[Iteration, ...]]:
     """Go through the stages from every start (m, k); return the best end and all iterations of all starts.
 
-    Starts were orthonormal before they were moved into the frame.
+    Starts were orthonormal before they were moved into the frame. Ends are compared by objective, or by `score`.
     """
-    best: Solution | None = None
-    history: tuple[Iteration, ...] = ()
+    ends: list[Solution] = []
     for number, start in enumerate(starts):
         run = Run(samples, frame.moved_to(samples.space), journal, share, start=number)
         inside = start if frame.inner is None else polar(start)  # rows in a span are no longer orthonormal
-        solution = solve_from(samples.space.asarray(inside, "float64"), run, stages)
-        history += solution.iterations
-        if best is None or solution.objective > best.objective:
-            best = solution
-        if solution.stopped:
+        ends.append(solve_from(samples.space.asarray(inside, "float64"), run, stages))
+        if ends[-1].stopped:
             break
-    assert best is not None, "no start was given"
-    return best, history
+    best = ends[0] if len(ends) == 1 else max(ends, key=score or (lambda end: end.objective))
+    return best, tuple(iteration for end in ends for iteration in end.iterations)
 
 
 def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | None = None) -> Solution:

@@ -74,6 +74,7 @@ class Task:
     rng: np.random.Generator
     refine: str | None
     witness_seed: int
+    n_starts: int = 1
 
     def witnesses(self) -> Witnesses:
         """Witnesses among all samples, the same ones whatever road was taken."""
@@ -98,7 +99,7 @@ def solved(task: Task, starts: Starts) -> Outcome:
 
 def quickly_solved(task: Task, starts: Starts) -> Outcome:
     """Few samples first."""
-    road = QuickRoad(task, Growth(task.samples, task.rng))
+    road = QuickRoad(task, Growth(task.samples, task.rng, several=task.n_starts > 1))
     pilot, run, history = road.pilot(starts)
     n_seen = sum(iteration.start == run.start for iteration in history)
     answer = None
@@ -120,7 +121,13 @@ class QuickRoad:
         """The l_p answer on as few samples as give it a small error bar; the run it belongs to, and all iterations."""
         level = self.growth.begun()
         pilot, history = solve(
-            level, self.task.frame, self._stages_on(level), starts, self.task.journal, self._share(level)
+            level,
+            self.task.frame,
+            self._stages_on(level),
+            starts,
+            self.task.journal,
+            self._share(level),
+            self._score if isinstance(level, Batches) else None,
         )
         run = self._run_on(level, pilot)
         while level is not self.task.samples and not pilot.stopped and (isinstance(level, Batches) or not small(pilot)):
@@ -128,6 +135,15 @@ class QuickRoad:
             run = replace(run, samples=level, share=self._share(level), first_stage=run.first_stage + 1)
             pilot = solve_from(pilot.A, run, self._stages_on(level)[-1:])
         return pilot, run, history
+
+    def _score(self, end: Solution) -> float:
+        """Objective by which starts are compared: on samples that none of them has seen.
+
+        Each start saw other samples last, and those that it saw speak for it.
+        """
+        level = self.growth.held_out()
+        run = Run(level, self.task.frame.moved_to(level.space), self.task.journal, self._share(level))
+        return run.look(end.A, end.contrast, Needs.MOMENTS, self.task.stages[-1].precision).objective
 
     def _after(self, level: Samples, pilot: Solution) -> Samples:
         """What to look at next: after batches that led somewhere, as many samples as give a small error bar."""
