@@ -212,6 +212,11 @@ class Both:
         return replace(one, beside=two.g, extra={**one.extra, **beside})
 
 
+def maximised(contrast: Contrast) -> Contrast:
+    """The contrast itself, without another that may stand beside it."""
+    return contrast.first if isinstance(contrast, Both) else contrast
+
+
 @dataclass(frozen=True)
 class Prefixed:
     """Scratch memory of somebody else, under names of one's own."""

@@ -17,12 +17,11 @@ from elldict.solver.code_model import CodeModel
 from elldict.solver.contrasts import Contrast, SparseCorruption
 from elldict.solver.loop import Run, solve_from
 from elldict.solver.messages import CorruptedModel, first_rest, learned, scheduled
-from elldict.solver.polar import random_orthonormal
 from elldict.solver.result import Solution
 from elldict.solver.stage import Stage
 from elldict.solver.steps import PairwiseNewton
 from elldict.solver.terms import Needs
-from elldict.space import Array, Space, to_numpy
+from elldict.space import Array, to_numpy
 
 FEWEST_ROWS = 4096
 ROWS_PER_FEATURE = 40
@@ -109,15 +108,15 @@ def corrupted_solution(A: Array, contrast: SparseCorruption, run: Run, suspects:
 
 
 def looks_corrupted(rows: NDArray[np.float64], A: Array, codes: CodeModel, rng: np.random.Generator) -> bool:
-    """Tell whether what the codes leave of samples has much heavier tails in its own entries than in other bases.
+    """Tell whether what the codes leave of samples has much heavier tails in its own entries than in other directions.
 
-    Codes that do not follow their law leave something behind too, but in their own basis; in all others, that of the
-    entries among them, it looks nearly Gaussian.
+    Codes that do not follow their law leave something behind too, but in their own basis; in all other directions,
+    those of the entries among them, it looks nearly Gaussian.
     """
     rest = first_rest(rows, to_numpy(A), codes)
-    n, space = rest.shape[1], Space.of(A)
-    bases = (to_numpy(random_orthonormal(n, n, rng, space)) for _ in range(3))
-    other = float(np.mean([_kurtosis(rest @ basis) for basis in bases]))
+    n = rest.shape[1]
+    directions = (rng.standard_normal((n, n)) for _ in range(3))  # uniform, and of any length
+    other = float(np.mean([_kurtosis(rest @ several) for several in directions]))
     chance = math.sqrt(24 / rest.size)
     return _kurtosis(rest) - other > 0.5 * abs(other) + 0.08 + 4 * chance
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.samples.growth import GROWTH, Batches, Growth
-from elldict.solver.contrasts import BernoulliGaussian, Both, Contrast, Lp
+from elldict.solver.contrasts import BernoulliGaussian, Both, Contrast, Lp, maximised
 from elldict.solver.evidence import AS_ASKED, EXACT, Verdict, error_bar, exact, hausman
 from elldict.solver.loop import Journal, Run, run_stage, solve, solve_from
 from elldict.solver.refine import Answer, Refiner, answer_of, beside, few_samples, law_of
@@ -185,9 +185,13 @@ class QuickRoad:
         if found is None or found.stopped:
             return None if found is None else stopped_at(pilot, few.witnesses, found.status)
         everything = replace(run, samples=self.task.samples, share=1.0, first_stage=run.first_stage + later)
-        halt = run_stage(everything, 0, self._last_stage(found.contrast, pilot, few.witnesses), found.A)
+        stage = self._last_stage(found, pilot, few.witnesses, run.samples)
+        halt = run_stage(everything, 0, stage, found.A)
         if halt.stopped:
             return stopped_at(pilot, few.witnesses, halt.status)
+        if halt.sums.beside is None:
+            sums = everything.look(halt.A, Both(halt.contrast, pilot.contrast), stage.need, stage.precision)
+            halt = replace(halt, sums=sums)
         model = self.task.witnesses().fitted(halt.A)
         verdict = EXACT if exact(model, halt.sums.weight) else AS_ASKED
         if on_evidence and not verdict.exact:
@@ -216,14 +220,21 @@ class QuickRoad:
             return self.task.witnesses()
         return Witnesses.drawn(level, self.task.frame, self.task.rng)
 
-    def _last_stage(self, contrast: Contrast, pilot: Solution, witnesses: Witnesses) -> Stage:
-        def refit(both: Contrast, A: Array, moved: float) -> Contrast:
-            assert isinstance(both, Both)
-            first = witnesses.refit(both.first, A, moved)
-            return both if first is both.first else replace(both, first=first)
+    def _last_stage(self, found: Solution, pilot: Solution, witnesses: Witnesses, level: Samples) -> Stage:
+        """Newton's steps on all samples, with l_p beside at the last look, for the evidence.
 
+        The first look is not the last unless the answer on fewer samples is exact: all samples move it by more than
+        they leave in doubt. So l_p, a third of the price, is left out there. A card looks at both in one go.
+        """
+
+        def refit(before: Contrast, A: Array, moved: float) -> Contrast:
+            old = maximised(before)
+            new = witnesses.refit(old, A, moved)
+            return before if isinstance(before, Both) and new is old else Both(new, pilot.contrast)
+
+        at_once = level.space.on_gpu or exact(law_of(found), level.n_samples)
         return Stage(
-            Both(contrast, pilot.contrast),
+            Both(found.contrast, pilot.contrast) if at_once else found.contrast,
             PairwiseNewton(),
             self.task.stages[-1].precision,
             self.task.stages[-1].tol,

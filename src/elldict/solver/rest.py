@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from elldict.kernels.fused import kernels_for
+from elldict.solver.contrasts import maximised
 from elldict.solver.stage import Point, Stage
 from elldict.solver.sums import Sums, moments
 from elldict.space import Array, Space, to_numpy
@@ -30,7 +31,7 @@ def last_step(stage: Stage, before: Point, here: Point, step: float) -> float:
     While the contrast still follows A, the error bar falls from look to look and says nothing; and whoever asks for
     more than the usual digits gets them.
     """
-    settled = here.contrast is before.contrast
+    settled = maximised(here.contrast) is maximised(before.contrast)
     if not settled or not stage.resolution or stage.tol < USUAL_TOL or step > stage.resolution * LARGEST_ANGLE:
         return stage.tol
     angle = angle_in_doubt(here.sums) if here.doubt is None else here.doubt
