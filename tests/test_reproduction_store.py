@@ -8,6 +8,7 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.reproduction.cell import DATA_REVISION, Cell, frozen
 from elldict.reproduction.methods import METHODS, make_cell
 from elldict.reproduction.store import DONE, FAILED, Record, Store, StoreError
+from elldict.reproduction.tasks import run_cell
 
 
 def cell(seed=0, **setting):
@@ -100,6 +101,17 @@ def test_software_names_package_version_and_revisions():
     assert METHODS["lp"].software.startswith("elldict ")
     assert METHODS["fastica"].software.startswith("scikit-learn ")
     assert METHODS["lp"].software.endswith(f"data {DATA_REVISION}")
+
+
+def test_our_own_methods_still_give_the_answers_of_their_revision():
+    """If this fails on purpose, raise the revisions in METHODS: stored results belong to another solver then."""
+    setting = {"n_features": 24, "n_samples": 6000, "density": 0.2, "noise_std": 0.3, "dtype": "float32"}
+    found = {name: run_cell(make_cell("recovery", name, setting, 0, {}), {})[0] for name in ("lp", "default")}
+    revisions = {name: METHODS[name].revision for name in found}
+    assert revisions == {"lp": 1, "default": 3}
+    assert (found["lp"]["n_iter"], found["default"]["n_iter"]) == pytest.approx((37, 16), abs=1)
+    assert found["lp"]["error"] == pytest.approx(0.0055551, rel=1e-3)
+    assert found["default"]["error"] == pytest.approx(0.0033536, rel=1e-4)
 
 
 def test_the_same_seed_still_draws_the_same_samples():

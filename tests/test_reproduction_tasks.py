@@ -118,7 +118,7 @@ def test_pixels_survive_packing(rng):
 def write_mnist(path, names=images.NAMES[0], n=40):
     rng = np.random.default_rng(0)
     train, test = (rng.integers(0, 256, (k, 6, 6), dtype=np.uint8) for k in (n, 20))
-    np.savez(path, **dict(zip(names, (train, test, np.arange(20) % 10), strict=True)))
+    np.savez(path, **dict(zip(names, (train, np.arange(n) % 10, test, np.arange(20) % 10), strict=True)))
     return path
 
 
@@ -141,7 +141,8 @@ def test_other_images_are_another_cell(tmp_path):
     ("content", "words"),
     [
         (None, "No such file"),
-        (b"no archive", "not a .npz file"),
+        (b"no archive", "not a whole .npz file"),
+        (b"PK\x03\x04 and then nothing", "not a whole .npz file"),
         ({"a": np.zeros(3)}, "holds a; expected train_images"),
     ],
 )
@@ -168,3 +169,4 @@ def test_mnist_as_it_is_distributed():
     setting = {"source": "mnist", "fingerprint": source.fingerprint, "n_train": 2000, "n_test": 500}
     values, _ = run_cell(make_cell("images", "pca", setting, 0, {"center": False}), {"mnist": str(MNIST)})
     assert values["error"] == pytest.approx(0.34, abs=0.03)
+    assert values["first_recognised"] < values["recognised"] < values["originals_recognised"]

@@ -60,7 +60,7 @@ class FastICA(BaseEstimator):
             max_iter=self.max_iter,
             tol=self.tol,
             random_state=self.random_state,
-        ).fit(X)
+        ).fit(np.asarray(X, dtype=np.float64))  # in float32 it never comes to rest on some samples, and is lost
         self.components_ = np.asarray(polar(model.components_.astype(np.float64)))
         self.n_iter_ = int(model.n_iter_)
         return self

@@ -10,7 +10,6 @@ from elldict.reproduction.store import DONE, Record
 PASSES = {
     "lp": 60,
     "default": 12,
-    "refined": 12,
     "annealed": 200,
     "fastica": 30,
     "picard": 100,

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import time
 import warnings
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import fetch_openml, get_data_home, load_digits
+from sklearn.neighbors import KNeighborsClassifier
 
+from elldict.atomic import write_atomically
 from elldict.baselines.top_k import keep_largest
 from elldict.reproduction.cell import Cell
 from elldict.reproduction.methods import METHODS
@@ -23,6 +27,9 @@ N_KEPT = 5
 """Coefficients kept for each image, as in the paper."""
 
 MOST_KEPT = 10
+N_KNOWN = 10_000
+"""Images that the reader of rebuilt ones knows: it names the digit of the nearest of them."""
+
 N_DIGITS_TRAIN = 1297
 START_SEED = 2_000_000
 
@@ -50,9 +57,9 @@ class Source:
         if choice is None:
             return Source("digits", 8, N_DIGITS_TRAIN, 1797 - N_DIGITS_TRAIN, "scikit-learn")
         path = _downloaded() if choice == "openml" else Path(choice)
-        train, test, _ = _read(path)
-        fingerprint = hashlib.sha256(train.tobytes() + test.tobytes()).hexdigest()[:12]
-        return Source("mnist", train.shape[1], len(train), len(test), fingerprint, path)
+        data = _read(path)
+        fingerprint = hashlib.sha256(data.train.tobytes() + data.test.tobytes()).hexdigest()[:12]
+        return Source("mnist", data.train.shape[1], len(data.train), len(data.test), fingerprint, path)
 
     @property
     def words(self) -> str:
@@ -64,21 +71,27 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Images as rows between 0 and 1, and the first test image of each digit."""
+    """Images as rows between 0 and 1, their digits, and the first test image of each."""
 
     train: Images
+    train_labels: NDArray[Any]
     test: Images
+    test_labels: NDArray[Any]
     shown: NDArray[np.intp]
 
     @staticmethod
     def of(setting: Mapping[str, Any], path: str | None) -> Split:
         """What a cell learns from and is judged on."""
-        train, test, labels = _digits() if setting["source"] == "digits" else _read(Path(path or ""))
-        train, test = train[: setting["n_train"]], test[: setting["n_test"]]
-        shown = np.array([np.flatnonzero(labels[: len(test)] == digit)[0] for digit in range(10)])
-        scale = np.float32(max(train.max(), 1))
-        flat = [images.reshape(len(images), -1).astype(np.float32) / scale for images in (train, test)]
-        return Split(flat[0], flat[1], shown)
+        data = _digits() if setting["source"] == "digits" else _read(Path(path or ""))
+        n_train, n_test = setting["n_train"], setting["n_test"]
+        scale = np.float32(max(data.train[:n_train].max(), 1))
+        train, test = (
+            images.reshape(len(images), -1).astype(np.float32) / scale
+            for images in (data.train[:n_train], data.test[:n_test])
+        )
+        labels = data.test_labels[:n_test]
+        shown = np.array([np.flatnonzero(labels == digit)[0] for digit in range(10)])
+        return Split(train, data.train_labels[:n_train], test, labels, shown)
 
 
 def rebuild(cell: Cell, files: Mapping[str, str]) -> tuple[dict[str, Any], float]:
@@ -91,19 +104,28 @@ def rebuild(cell: Cell, files: Mapping[str, str]) -> tuple[dict[str, Any], float
         warnings.simplefilter("ignore")  # blank pixels, correlations: known of images, and shown by the demo
         model.fit(split.train)
     seconds = time.process_time() - began
+    reader = KNeighborsClassifier(1, algorithm="brute").fit(split.train[:N_KNOWN], split.train_labels[:N_KNOWN])
+
+    def recognised(images: Images) -> float:
+        return float(reader.score(images, split.test_labels))
+
     A, mean = np.asarray(model.components_), np.asarray(getattr(model, "mean_", 0.0))
     codes = (split.test - mean) @ A.T
     errors = [_lost(keep_largest(codes, k) @ A + mean, split.test) for k in range(1, MOST_KEPT + 1)]
-    first = codes * (np.arange(codes.shape[1]) < N_KEPT)
-    shown = keep_largest(codes[split.shown], N_KEPT) @ A + mean
+    best = (keep_largest(codes, N_KEPT) @ A + mean).astype(np.float32)
+    first = (codes[:, :N_KEPT] @ A[:N_KEPT] + mean).astype(np.float32)
     return {
         "errors": errors,
         "error": errors[N_KEPT - 1],
-        "first_error": _lost(first @ A + mean, split.test),
-        "shown": packed(shown),
-        "first_shown": packed(first[split.shown] @ A + mean),
+        "first_error": _lost(first, split.test),
+        "recognised": recognised(best),
+        "first_recognised": recognised(first),
+        "originals_recognised": recognised(split.test),
+        "shown": packed(best[split.shown]),
+        "first_shown": packed(first[split.shown]),
         "originals": packed(split.test[split.shown]),
         "n_iter": int(model.n_iter_),
+        "at_limit": int(model.n_iter_) >= getattr(model, "max_iter", np.inf),
     }, seconds
 
 
@@ -124,44 +146,54 @@ def _lost(rebuilt: Images, truth: Images) -> float:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
-Data = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-"""Train and test images (k, side, side), labels of the test images."""
-
-NAMES = (("train_images", "test_images", "test_labels"), ("x_train", "x_test", "y_test"))
+NAMES = (
+    ("train_images", "train_labels", "test_images", "test_labels"),
+    ("x_train", "y_train", "x_test", "y_test"),
+)
 """Arrays in the .npz files of MNIST that are about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Images (k, side, side) and the digits they show."""
+
+    train: NDArray[Any]
+    train_labels: NDArray[Any]
+    test: NDArray[Any]
+    test_labels: NDArray[Any]
 
 
 def _digits() -> Data:
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(images))
-    images, labels = images[order].reshape(-1, 8, 8), labels[order]
-    return images[:N_DIGITS_TRAIN], images[N_DIGITS_TRAIN:], labels[N_DIGITS_TRAIN:]
+    images, labels, k = images[order].reshape(-1, 8, 8), labels[order], N_DIGITS_TRAIN
+    return Data(images[:k], labels[:k], images[k:], labels[k:])
 
 
 def _read(path: Path) -> Data:
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            for train, test, labels in NAMES:
-                if {train, test, labels} <= set(arrays.files):
-                    return arrays[train], arrays[test], arrays[labels]
+            for names in NAMES:
+                if set(names) <= set(arrays.files):
+                    return Data(*(arrays[name] for name in names))
             found = ", ".join(arrays.files)
     except OSError as error:
         raise ImagesError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ImagesError(f"{path} is not a .npz file of arrays: {error}") from error
+    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ImagesError(f"{path} is not a whole .npz file of arrays: {error}") from error
     raise ImagesError(f"{path} holds {found}; expected {', '.join(NAMES[0])} or {', '.join(NAMES[1])}.")
 
 
 def _downloaded() -> Path:
     """MNIST from OpenML, kept beside scikit-learn's other downloads."""
-    path = Path(get_data_home()) / "elldict-mnist.npz"
+    path = Path(get_data_home()) / "elldict-mnist-with-labels.npz"
     if not path.exists():
-        images, labels = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True)
-        images = images.astype(np.uint8).reshape(-1, 28, 28)
-        np.savez_compressed(
-            path,
-            train_images=images[:60_000],
-            test_images=images[60_000:],
-            test_labels=labels[60_000:].astype(np.uint8),
-        )
+        try:
+            images, labels = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True)
+        except OSError as error:
+            words = f"OpenML does not answer ({error}). Try again, or give a file: --mnist FILE.npz."
+            raise ImagesError(words) from error
+        images, labels = images.astype(np.uint8).reshape(-1, 28, 28), labels.astype(np.uint8)
+        arrays = zip(NAMES[0], (images[:60_000], labels[:60_000], images[60_000:], labels[60_000:]), strict=True)
+        write_atomically(path, lambda stream: np.savez_compressed(stream, **dict(arrays)))
     return path

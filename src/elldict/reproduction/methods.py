@@ -39,7 +39,7 @@ class Method:
 
     def on_card(self, device: str | None) -> bool:
         """Whether a fit works on the card, if there is one."""
-        return device is not None and self.make in (_paper, _default, _refined, _annealed)
+        return device is not None and self.make in (_paper, _default, _annealed)
 
     @property
     def software(self) -> str:
@@ -59,12 +59,8 @@ def _default(_: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> LpD
     return LpDictionaryLearning(random_state=seed, **options)
 
 
-def _refined(_: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> LpDictionaryLearning:
-    return LpDictionaryLearning(refine="auto", random_state=seed, **options)
-
-
 def _annealed(_: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> LpDictionaryLearning:
-    return LpDictionaryLearning(p=ANNEALED, refine="auto", random_state=seed, **options)
+    return LpDictionaryLearning(p=ANNEALED, random_state=seed, **options)
 
 
 def _ksvd(setting: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> baselines.KSVD:
@@ -74,13 +70,14 @@ def _ksvd(setting: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> 
 
 METHODS = {
     "lp": Method(_paper),
-    "default": Method(_default, revision=2),
-    "refined": Method(_refined, revision=2),
-    "annealed": Method(_annealed, revision=2),
+    "default": Method(_default, revision=3),
+    "annealed": Method(_annealed, revision=3),
     "ksvd": Method(_ksvd, "dictlearn", "dictlearn"),
     "rtr": Method(lambda _, o, seed: baselines.TrustRegionL1(random_state=seed, **o), "pymanopt", "pymanopt"),
     "gradient": Method(lambda _, o, seed: baselines.RiemannianGradient(random_state=seed, **o), "pymanopt", "pymanopt"),
-    "fastica": Method(lambda _, o, seed: baselines.FastICA(random_state=seed, **o), "sklearn", "scikit-learn"),
+    "fastica": Method(
+        lambda _, o, seed: baselines.FastICA(random_state=seed, **o), "sklearn", "scikit-learn", revision=2
+    ),
     "picard": Method(lambda _, o, seed: baselines.Picard(random_state=seed, **o), "picard", "python-picard"),
     "pca": Method(lambda _, o, __: baselines.PCA(**o), "sklearn", "scikit-learn"),
     "top-k": Method(lambda _, o, seed: baselines.TopKProcrustes(random_state=seed, **o)),
