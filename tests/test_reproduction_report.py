@@ -73,7 +73,8 @@ def results_of(name, size, values=plausible, keep=lambda cell: True, tmp=Path("n
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_section_is_made_of_results(name):
-    section = EXPERIMENTS[name].section(results_of(name, QUICK), QUICK)
+    size = FULL if name == "table1" else QUICK  # a quick run has one size of K-SVD, which does not tell how it grows
+    section = EXPERIMENTS[name].section(results_of(name, size), size)
     assert section.claims
     assert all(claim.verdict is not Verdict.OPEN for claim in section.claims)
     for table in section.tables:
@@ -185,7 +186,7 @@ EITHER_WAY = [  # experiment, claim, results that bear it out, results that do n
     ),
     (
         "figure5",
-        "A fit that is lost says so, and one that is not stays silent.",
+        "A fit that is lost says so, and one that found all atoms stays silent.",
         warning_if(lambda error: error > 0.3),
         warning_if(lambda error: error < 0.3),
     ),
@@ -219,7 +220,7 @@ def test_an_entry_says_why_there_is_no_number():
     nothing = recovery_table.make_entry(results_of("figure2", FULL).summary(cells), row, column, True)
     assert (nothing.text, nothing.tone) == ("–", "absent")
     assert nothing.lines[0].startswith("paper .056")
-    assert re.match(r"not run, needs [0-9.]+\u202f(s|min)", nothing.lines[-1])
+    assert re.match(r"not run: 2 trials, [0-9.]+\u202f(s|min)", nothing.lines[-1])
     results = results_of("figure2", FULL)
     results.store.records[cells[0].key] = Record(cells[0].identity, FAILED, {}, "MemoryError: no", MADE)
     failed = recovery_table.make_entry(results.summary(cells), row, column, True)
@@ -267,7 +268,7 @@ def test_words():
         "1.45",
         "57.4",
         "0",
-        "3e-4",
+        "3.0e-4",
     ]
     assert [words.duration(s) for s in (0.05, 12.34, 600, 7200)] == [
         "0.05\u202fs",
@@ -421,7 +422,7 @@ def test_the_command_says_what_was_not_run(tmp_path, capsys):
     assert cli.run(["reproduce", "table2", "--budget", "0", "--out", str(tmp_path)]) == 0
     out, _ = capsys.readouterr()
     assert re.search(r"not run +\d+, about", out)
-    assert "not run, needs" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "not run: " in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

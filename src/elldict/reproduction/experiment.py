@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +12,8 @@ from matplotlib.figure import Figure
 from elldict.pages.palette import Palette
 from elldict.reproduction.cell import Cell
 from elldict.reproduction.images import Source
-from elldict.reproduction.results import Results
+from elldict.reproduction.results import Results, Summary
+from elldict.reproduction.words import duration, plural
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Verdict(StrEnum):
 
     @staticmethod
     def of(agreeing: int, of_all: int) -> Verdict:
-        """All, some or none of the comparisons agree."""
+        """All of the comparisons agree, at least half of them, or fewer."""
         if of_all == 0:
             return Verdict.OPEN
         if agreeing == of_all:
@@ -63,6 +65,20 @@ class Entry:
     order: float | str = ""  # by which columns are sorted
     lines: tuple[str, ...] = ()
     tone: str = ""  # CSS class: agrees, smaller, larger, absent
+
+
+def absence(summary: Summary) -> str:
+    """Why there is no number, and how long one would take."""
+    if summary.missing:
+        return f"{summary.missing} is not installed"
+    if summary.failure:
+        return f"failed: {summary.failure}"
+    return f"not run: {plural(summary.n_planned, 'trial')}, {duration(summary.seconds_needed)}"
+
+
+def absent_entry(summary: Summary) -> Entry:
+    """Where a number would stand."""
+    return Entry("–", lines=(absence(summary),), tone="absent", order=math.inf)
 
 
 @dataclass(frozen=True)

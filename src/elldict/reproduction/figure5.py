@@ -29,8 +29,8 @@ EDGE = 0.05
 LOST, RECOVERED = 0.5, 0.01
 """Errors above which nothing of the dictionary is left, and below which all of it was found."""
 
-MOST = 0.95
-"""Share of fits, or of squares, that bears a claim out."""
+MOST, MANY = 0.95, 0.85
+"""Shares of fits, or of squares, that bear a claim out, and that bear it out in part."""
 
 FIXED = {"p": 3.0, "theta": 0.3, "sigma": 0.2}
 NAMES = {"p": "p", "theta": "θ", "sigma": "σ", "r": "samples r"}
@@ -149,15 +149,17 @@ Found = Sequence[tuple[Map, Grid]]
 
 
 def same_side(map_: Map, measured: Grid) -> tuple[int, int]:
-    """Squares on which measurement and theory are on the same side of the edge, and squares that were run.
-
-    Squares within a factor of two of the edge count as on both sides: a line between squares cannot cut them better.
-    """
+    """Squares on which measurement and theory are on the same side of the edge, and squares that were run."""
     theory = theory_grid(map_, map_.ticks(map_.x), map_.ticks(map_.y))
     run = ~np.isnan(measured)
-    close = (measured > EDGE / 2) & (measured < 2 * EDGE) | (theory > EDGE / 2) & (theory < 2 * EDGE)
-    agree = ((measured < EDGE) == (theory < EDGE)) | close
+    agree = (measured < EDGE) == (theory < EDGE)
     return int(np.sum(agree & run)), int(np.sum(run))
+
+
+def optimistic(map_: Map, measured: Grid) -> int:
+    """Squares on which theory expects recovery and there is none."""
+    theory = theory_grid(map_, map_.ticks(map_.x), map_.ticks(map_.y))
+    return int(np.sum((theory < EDGE) & (measured >= EDGE)))
 
 
 def ratio(map_: Map, measured: Grid) -> float | None:
@@ -177,9 +179,7 @@ def _table(found: Found) -> Table:
                 Entry(f"({map_.letter})", order=map_.letter),
                 Entry(f"{NAMES[map_.x]}, {NAMES[map_.y]}", order=map_.x),
                 Entry(map_.fixed_words()),
-                Entry(
-                    f"{agree} of {run}", order=agree / max(run, 1), tone="agrees" if agree > MOST * run else "larger"
-                ),
+                Entry(f"{agree} of {run}", order=agree / max(run, 1), tone="agrees" if agree >= MOST * run else ""),
                 Entry("–" if middle is None else f"{middle:.2f}", order=middle or 0.0),
             )
         )
@@ -203,21 +203,31 @@ def _claims(found: Found) -> Iterator[Claim]:
     pairs = [same_side(map_, measured) for map_, measured in found]
     agree, run = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     text = "The transition lies where the closed formula says."
-    verdict = Verdict.OPEN if run == 0 else Verdict.HOLDS if agree >= MOST * run else Verdict.PARTLY
-    yield Claim(text, f"{agree} of {run} squares are on the side of the line that theory says.", verdict, ours=True)
+    if run == 0:
+        yield Claim(text, "Not run.", Verdict.OPEN, ours=True)
+        return
+    hopeful = sum(optimistic(map_, measured) for map_, measured in found)
+    counted = (
+        f"{agree} of {run} squares are on the side of the line that theory says; {hopeful} of the other {run - agree} "
+        "failed where it expects recovery. The formula is about small errors: it does not know of other maxima."
+    )
+    verdict = Verdict.HOLDS if agree >= MOST * run else Verdict.PARTLY if agree >= MANY * run else Verdict.FAILS
+    yield Claim(text, counted, verdict, ours=True)
 
 
 def _candour(results: Results, size: Size) -> Claim:
     """Whether users would learn from the fit itself on which side of the line they are."""
-    text = "A fit that is lost says so, and one that is not stays silent."
+    text = "A fit that is lost says so, and one that found all atoms stays silent."
     fits = [values for cell in cells(size) if (values := results.values(cell)) is not None]
     lost = [bool(values["warnings"]) for values in fits if values["error"] > LOST]
     well = [not values["warnings"] for values in fits if values["error"] < RECOVERED]
+    between = [bool(values["warnings"]) for values in fits if RECOVERED <= values["error"] <= LOST]
     if not lost or not well:
         return Claim(text, "Not run.", Verdict.OPEN, ours=True)
     found = (
         f"{sum(lost)} of {len(lost)} fits with an error above {whole_percent(LOST)} warned; "
-        f"{sum(well)} of {len(well)} with one below {whole_percent(RECOVERED)} did not."
+        f"{sum(well)} of {len(well)} with one below {whole_percent(RECOVERED)} did not. Of the {len(between)} in "
+        f"between, {sum(between)} warned."
     )
     return Claim(text, found, Verdict.of(sum(sum(kind) >= MOST * len(kind) for kind in (lost, well)), 2), ours=True)
 

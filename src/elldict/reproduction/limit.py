@@ -10,7 +10,17 @@ from matplotlib.figure import Figure
 from elldict.pages.palette import Palette
 from elldict.reproduction import drawing
 from elldict.reproduction.cell import Cell, Scalar
-from elldict.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
+from elldict.reproduction.experiment import (
+    Claim,
+    Entry,
+    Experiment,
+    Picture,
+    Section,
+    Size,
+    Table,
+    Verdict,
+    absent_entry,
+)
 from elldict.reproduction.methods import make_cell
 from elldict.reproduction.results import Results
 from elldict.reproduction.words import duration, percent
@@ -82,7 +92,7 @@ def _table(results: Results, size: Size) -> Table:
             for method in METHOD_NAMES:
                 summary = results.summary(trials(method, density, noise_std, size))
                 if summary.mean is None:
-                    entries.append(Entry("–", tone="absent"))
+                    entries.append(absent_entry(summary))
                 else:
                     lines = (f"{summary.mean / least:.2f} times the limit", duration(summary.seconds or 0))
                     entries.append(Entry(percent(summary.mean), order=summary.mean, lines=lines))

@@ -22,7 +22,7 @@ def bare(share: float) -> str:
     if abs(number) < 1e-6:
         return "0"
     if abs(number) < 1e-3:
-        return f"{number:.0e}".replace("e-0", "e-")
+        return f"{number:.1e}".replace("e-0", "e-")
     return f"{number:.{4 if abs(number) < 0.1 else 3 if abs(number) < 1 else 2 if abs(number) < 10 else 1}f}"
 
 
@@ -30,6 +30,11 @@ def two_digits(share: float) -> str:
     """A spread in per cent without the sign."""
     number = 100 * share
     return "0" if number < 1e-6 else f"{number:.1e}".replace("e-0", "e-") if number < 1e-3 else f"{number:.2g}"
+
+
+def plural(number: int, what: str) -> str:
+    """A number of things."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def norm(p: float) -> str:
@@ -43,6 +48,8 @@ def duration(seconds: float) -> str:
         return f"{seconds:.2f}{NARROW_SPACE}s"
     if seconds < 99.5:
         return f"{seconds:.3g}{NARROW_SPACE}s"
+    if seconds < 10 * MINUTE:
+        return f"{seconds:.0f}{NARROW_SPACE}s"
     if seconds < 99.5 * MINUTE:
         return f"{seconds / MINUTE:.0f}{NARROW_SPACE}min"
     return f"{seconds / HOUR:.1f}{NARROW_SPACE}h"
