@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from elldict.datasets import make_bernoulli_gaussian
@@ -82,6 +84,22 @@ def test_two_runs_do_not_write_to_one_file(path):
     pytest.importorskip("fcntl")
     with Store(path).writing(), pytest.raises(StoreError, match="another run is writing"), Store(path).writing():
         pass
+
+
+def test_what_another_run_wrote_since_the_file_was_read_is_kept(path):
+    late = Store(path)
+    fill(path, [record(cell(seed)) for seed in range(3)])
+    with late.writing():
+        late.add(record(cell(9)))
+        assert Record.parse(path.read_bytes().splitlines()[-1]) == record(cell(9))  # in the file that is there now
+    assert sorted(item.identity["seed"] for item in Store(path).records.values()) == [0, 1, 2, 9]
+
+
+def test_a_line_is_written_in_whole_though_the_system_takes_it_in_parts(path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
+    fill(path, [record(cell(0)), record(cell(1))])
+    assert len(Store(path).records) == 2
 
 
 def test_keys_tell_apart_whatever_determines_a_result():

@@ -60,8 +60,12 @@ class Store:
         self.path = path
         self.records: dict[str, Record] = {}
         if path.exists():
-            for record in _read(path):
-                self.records[record.key] = record  # a later line is a later try
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Read what is in the file; a later line is a later try."""
+        for record in _read(self.path):
+            self.records[record.key] = record
 
     def get(self, cell: Cell) -> Record | None:
         """What came of the cell, None if it has not been run."""
@@ -69,11 +73,14 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the file for writing: drop what a killed run left of its last line; order the lines at the end."""
-        with self.path.open("ab") as stream:
-            _lock(stream.fileno(), self.path)
+        """Hold the file for writing: drop what a killed run left of its last line; order the lines at the end.
+
+        Another run may have ended since the file was read, so what it wrote is taken in first.
+        """
+        with _locked(self.path) as descriptor:
             _cut_torn_line(self.path)
-            self._descriptor = stream.fileno()
+            self._take_in()
+            self._descriptor = descriptor
             try:
                 yield
             finally:
@@ -83,7 +90,9 @@ class Store:
     def add(self, record: Record) -> None:
         """Write a record down; when this returns, it is on disk."""
         self.records[record.key] = record  # first: what Ctrl-C cuts off here, the sorting at the end writes
-        os.write(self._descriptor, record.line)  # one call: a kill leaves a whole line, or the head of one
+        line = record.line
+        while line:  # mostly one call: a kill leaves a whole line, or the head of one
+            line = line[os.write(self._descriptor, line) :]
         os.fsync(self._descriptor)
 
     def _sort(self) -> None:
@@ -108,6 +117,18 @@ def _cut_torn_line(path: Path) -> None:
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
         os.truncate(path, whole)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file, open for appending and held by this run alone."""
+    while True:
+        with path.open("ab") as stream:
+            _lock(stream.fileno(), path)
+            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+                yield stream.fileno()
+                return
+        # a run that ended between the two lines above has put another file in its place
 
 
 def _lock(descriptor: int, path: Path) -> None:
