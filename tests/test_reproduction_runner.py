@@ -172,6 +172,8 @@ def test_estimates_learn_from_measurements():
     assert estimator.seconds(other) == prior_seconds(other)
     estimator.learn(Record(cell.identity, DONE, {"error": 0.1}, "", {**made, "seconds": 1e-3, "card": "c"}))
     assert estimator.seconds(cell) == pytest.approx(10 * prior_seconds(cell))  # a card says nothing about cores
+    estimator.learn(Record({**cell.identity, "method": "of long ago"}, DONE, {"error": 0.1}, "", made))
+    assert estimator.seconds(cell) == pytest.approx(10 * prior_seconds(cell))
     larger = make_cell("recovery", "lp", TINY | {"n_features": 40, "n_samples": 10**6}, 0, {"p": 3})
     assert estimator.seconds(larger) > 100 * estimator.seconds(cell)
 

@@ -55,8 +55,8 @@ class Estimator:
                 self.learn(record)
 
     def learn(self, record: Record) -> None:
-        """Take a measurement into account, if it is one of a core."""
-        if "card" in record.made:
+        """Take a measurement into account, if it is one of a core, and of a method that is still known."""
+        if "card" in record.made or record.identity["method"] not in {*PASSES, "ksvd", "rtr"}:
             return
         cell = _cell_of(record)
         self._expected[cell.method] = self._expected.get(cell.method, 0.0) + prior_seconds(cell)
