@@ -67,18 +67,18 @@ class Entry:
     tone: str = ""  # CSS class: agrees, smaller, larger, absent
 
 
-def absence(summary: Summary) -> str:
+def absence(summary: Summary) -> tuple[str, ...]:
     """Why there is no number, and how long one would take."""
     if summary.missing:
-        return f"{summary.missing} is not installed"
+        return (f"{summary.missing} is not installed",)
     if summary.failure:
-        return f"failed: {summary.failure}"
-    return f"not run: {plural(summary.n_planned, 'trial')}, {duration(summary.seconds_needed)}"
+        return (f"failed: {summary.failure}",)
+    return "not run", f"{plural(summary.n_planned, 'trial')}, {duration(summary.seconds_needed)}"
 
 
 def absent_entry(summary: Summary) -> Entry:
     """Where a number would stand."""
-    return Entry("–", lines=(absence(summary),), tone="absent", order=math.inf)
+    return Entry("–", lines=absence(summary), tone="absent", order=math.inf)
 
 
 @dataclass(frozen=True)

@@ -60,14 +60,15 @@ def section(results: Results, size: Size) -> Section:
     curves = {p: list(_curve(results, size, p)) for p in EXPONENTS}
     return Section(
         "How many samples it takes",
-        f"The share of trials in which the dictionary was recovered (error below {whole_percent(RECOVERED)}), n = {N}, "
-        f"θ = {DENSITY}. The paper does not say when it counts a dictionary as recovered.",
+        f"The share of {len(size.n_trials(quick=5, full=20))} trials in which the dictionary was recovered (error "
+        f"below {whole_percent(RECOVERED)}), n = {N}, θ = {DENSITY}. The paper does not say when it counts a "
+        "dictionary as recovered.",
         pictures=(
             Picture(
                 "figure1",
                 "Recovered dictionaries against the number of samples. Dotted: where theory expects the error to fall "
                 f"below {whole_percent(RECOVERED)}.",
-                "Four rising curves, one for each exponent; smaller exponents rise at fewer samples",
+                "Four curves, one for each exponent: the share recovered against the number of samples",
                 lambda palette, narrow: draw(curves, palette, narrow),
             ),
         ),

@@ -94,7 +94,7 @@ def section(results: Results, size: Size) -> Section:
     return Section(
         "A slow start, then a factor of θ an iteration",
         f"The power method with the expected gradient, p = {P}, θ = {DENSITY}: what happens with infinitely many "
-        "samples. Expectations are computed, not sampled.",
+        f"samples, from {len(size.n_trials(quick=3))} random starts each. Expectations are computed, not sampled.",
         pictures=(
             Picture(
                 "figure3",

@@ -26,6 +26,7 @@ from elldict.reproduction.experiment import (
 from elldict.reproduction.figure3 import CONSTRAINTS, Run, population_cell, runs
 from elldict.reproduction.methods import METHODS
 from elldict.reproduction.results import Results
+from elldict.reproduction.words import plural
 
 DENSITY = 0.3
 TARGET = 1e-6
@@ -76,7 +77,8 @@ def section(results: Results, size: Size) -> Section:
     missing = METHODS["gradient"].missing
     return Section(
         "Against gradient steps",
-        f"Power method and Riemannian gradient, both on infinitely many samples, p = 4, θ = {DENSITY}.",
+        f"Power method and Riemannian gradient, both on infinitely many samples, p = 4, θ = {DENSITY}, from "
+        f"{plural(len(size.n_trials(quick=1, full=5)), 'random start')}.",
         pictures=(
             Picture(
                 "figure4",
@@ -129,19 +131,19 @@ def _entry(group: Sequence[Run], results: Results, planned: Sequence[Cell]) -> E
 def _claims(done: Done, all_n: Sequence[int]) -> Iterator[Claim]:
     text = "The power method converges much faster than Riemannian gradient, especially when the problem is large."
     found, held = [], []
-    for name, step in (("gradient", "Steps of 1/4 along the paper's gradient"), ("long", "along the true one")):
+    for name, along in (("gradient", "the paper's gradient"), ("long", "the true gradient, with its factor p")):
         said = []
         for constraint, title in CONSTRAINTS.items():
             pairs = [(needed(done[name, constraint, n]), needed(done["power", constraint, n])) for n in all_n]
             ratios = [slow / fast for slow, fast in pairs if slow and fast]
             if len(ratios) == len(all_n):
                 held += [min(ratios) > MUCH, ratios[-1] > ratios[0]]
-                few, many = f"{ratios[0]:.1f} times as many", f"{ratios[-1]:.1f}"
-                said.append(f"{few} {title.lower()} at n = {all_n[0]}, {many} at n = {all_n[-1]}")
+                said.append(f"{ratios[0]:.1f} to {ratios[-1]:.1f} times as many iterations {title.lower()}")
         if said:
-            found.append(f"{step} take {'; '.join(said)}")
+            found.append(f"Steps of 1/4 along {along} take {' and '.join(said)}.")
     if held:
-        yield Claim(text, f"{'. '.join(found)}. More than {MUCH} counts as much.", Verdict.of(sum(held), len(held)))
+        found.append(f"From n = {all_n[0]} to {all_n[-1]}; more than {MUCH} times counts as much.")
+        yield Claim(text, " ".join(found), Verdict.of(sum(held), len(held)))
     else:
         yield Claim(text, "Not all runs were made.", Verdict.OPEN)
 

@@ -128,7 +128,8 @@ def section(results: Results, size: Size) -> Section:
     n = found[0][0].n
     return Section(
         "Where recovery ends",
-        f"Two of p, θ, σ and r vary, the others are fixed; n = {n}. Colour is the error, on the scale below the maps.",
+        f"Two of p, θ, σ and r vary, the others are fixed; n = {n}, {len(size.n_trials(quick=1, full=3))} "
+        "trials. Colour is the mean error, on the scale below the maps.",
         pictures=(
             Picture(
                 "figure5",
@@ -273,7 +274,7 @@ def _draw_edge(panel: Axes, map_: Map, palette: Palette) -> None:
     fine = []
     for name in (map_.x, map_.y):
         ticks = map_.ticks(name)
-        where = np.linspace(0, len(ticks) - 1, 25)
+        where = np.linspace(0, len(ticks) - 1, 41)
         scale = np.log if name == "r" else np.asarray
         values = np.interp(where, range(len(ticks)), scale(ticks))
         fine.append((where, np.exp(values) if name == "r" else values))

@@ -90,20 +90,20 @@ TABLE_3 = _table(
 MISPRINTS = (
     (
         "Theorem 3.1",
-        "states the limit of the error ratio as 1/theta, which would be divergence. The text, the figures and the "
-        "update itself give theta: 1/10 at theta = .1. It is the signal-to-orthogonal ratio that grows by 1/theta.",
+        "states the limit of the error ratio as 1/θ, which would be divergence. The text, the figures and the "
+        "update itself give θ: 1/10 at θ = 0.1. It is the signal-to-orthogonal ratio that grows by 1/θ.",
     ),
     (
         "Table 3, fourth row",
-        "prints 1 x 10^4 samples for n = 100. The error fits 4 x 10^4 only, which is what is run here.",
+        "prints 10⁴ samples for n = 100. The error fits 4 · 10⁴ only, which is what is run here.",
     ),
     (
         "Tables 1 to 3",
-        "call the number of samples p, the letter of the norm, in units of 10^4; the text calls it r.",
+        "call the number of samples p, the letter of the norm, in units of 10⁴; the text calls it r.",
     ),
     (
         "Figure 5f",
-        'repeats the caption of 5e, "varying p and r", with p and r fixed. The remaining pair is theta and sigma.',
+        'repeats the caption of 5e, "varying p and r", with p and r fixed. The remaining pair is θ and σ.',
     ),
     (
         "Section 3.1",

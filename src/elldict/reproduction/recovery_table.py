@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ KSVD_ITERATIONS = 200
 KSVD_NOTE = (
     f"K-SVD starts from samples, is told how many atoms a sample has (θ n), and runs {KSVD_ITERATIONS} iterations. The "
     "paper does not give their number, so neither its errors nor its times can be compared with ours to the digit: "
-    "under strong noise K-SVD is still far from its end."
+    "in large problems with many atoms a sample, and under strong noise, K-SVD is still far from its end."
 )
 
 
@@ -153,8 +154,8 @@ def make_entry(summary: Summary, row: Row, column: Column, planned: bool) -> Ent
     lines = _beside(row, column, printed)
     mean = summary.mean
     if mean is None:
-        why = absence(summary) if planned else "in a full run only"
-        return Entry("–", lines=(*lines, why), tone="absent", order=math.inf)
+        why = absence(summary) if planned else ("in a full run only",)
+        return Entry("–", lines=(*lines, *why), tone="absent", order=math.inf)
     if summary.spread is not None:
         lines.insert(0, f"± {two_digits(summary.spread)}")
     n_run = len(summary.numbers)
@@ -267,7 +268,8 @@ def smallest_claim(
 ) -> Claim:
     """That a method has the smallest error of several in some of the rows."""
     rows, n_not_run = reader.complete_rows(*names, where=where)
-    smallest = [reader.error(row, name) == min(reader.errors(row, names)) for row in rows]
+    others = [other for other in names if other != name]
+    smallest = [(reader.error(row, name) or 0) < min(reader.errors(row, others)) for row in rows]
     return count_claim(text, smallest, "rows show it", more, n_not_run=n_not_run)
 
 
@@ -289,6 +291,11 @@ def _why_slow(reader: Reader, rows: Sequence[Row]) -> str:
         f"an iteration of ℓ₃ costs {statistics.fmean(price):.2f} times one of ℓ₄, "
         f"and it takes {statistics.fmean(count):.1f} times as many"
     )
+
+
+def rises(numbers: Sequence[float]) -> bool:
+    """Whether every number is larger than the one before."""
+    return all(a < b for a, b in itertools.pairwise(numbers))
 
 
 def agreement_claims(reader: Reader, names: Sequence[str]) -> Iterator[Claim]:

@@ -21,7 +21,17 @@ from elldict.reproduction.methods import METHODS
 from elldict.reproduction.paper import MISPRINTS
 from elldict.reproduction.results import Results
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "dictlearn", "numba", "pymanopt", "python-picard", "matplotlib")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "dictlearn",
+    "numba",
+    "pymanopt",
+    "python-picard",
+    "numexpr",
+    "matplotlib",
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,7 @@ def _contents(
         "made": made,
         "missing": sorted({method.missing for method in METHODS.values() if method.missing}),
         "machines": results.machines(),
+        "cards": results.cards(),
         "versions": _versions(),
         "light": LIGHT.variables,
         "dark": DARK.variables,

@@ -76,6 +76,10 @@ class Results:
             n_warned=sum(bool(record.values.get("warnings")) for record in done),
         )
 
+    def cards(self) -> list[str]:
+        """Graphics cards that results come from."""
+        return sorted({str(record.made["card"]) for record in self.store.records.values() if "card" in record.made})
+
     def machines(self) -> list[str]:
         """Machines that results come from."""
         made = [record.made for record in self.store.records.values()]

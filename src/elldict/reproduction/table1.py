@@ -18,6 +18,7 @@ from elldict.reproduction.recovery_table import (
     fastest_claim,
     lp_column,
     make_table,
+    rises,
 )
 from elldict.reproduction.results import Results
 from elldict.reproduction.words import percent
@@ -55,7 +56,7 @@ def _claims(reader: Reader) -> Iterator[Claim]:
     rows, n_not_run = reader.complete_rows(*LP)
     errors = [reader.errors(row, LP) for row in rows]
     text = "A smaller p leads to a smaller error: ℓ₃ is below ℓ₄, and ℓ₄ below ℓ₅."
-    yield count_claim(text, [row == sorted(row) for row in errors], "rows show this order", n_not_run=n_not_run)
+    yield count_claim(text, [rises(row) for row in errors], "rows show this order", n_not_run=n_not_run)
     yield _stable(reader)
     yield _rising(reader)
     yield _against_ksvd(reader)
@@ -82,7 +83,7 @@ def _stable(reader: Reader) -> Claim:
 
 def _rising(reader: Reader) -> Claim:
     text = "As problems grow, the error of K-SVD increases."
-    rising = [errors == sorted(errors) for errors in _by_density(reader, "ksvd")]
+    rising = [rises(errors) for errors in _by_density(reader, "ksvd")]
     if not rising:
         return Claim(text, "K-SVD was not run at two sizes of one density.", Verdict.OPEN)
     return Claim(text, f"At {sum(rising)} of {len(rising)} densities.", Verdict.of(sum(rising), len(rising)))

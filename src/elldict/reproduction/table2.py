@@ -33,7 +33,7 @@ BROKEN, WHOLE = 0.1, 0.05
 def section(results: Results, size: Size) -> Section:
     """The table and its claims."""
     caption = (
-        "Error in per cent under Gaussian noise, θ = .3. The limit below elldict's errors is the Cramér-Rao bound."
+        "Error in per cent under Gaussian noise, θ = 0.3. The limit below elldict's errors is the Cramér-Rao bound."
     )
     heads = {"n_features": "n", "n_samples": "r", "noise_std": "σ"}
     reader = Reader(LAYOUT, results, size)

@@ -28,7 +28,7 @@ LAYOUT = Layout("table3", TABLE_3, TABLE_3, (lp_column(3), lp_column(4, " (MSP)"
 def section(results: Results, size: Size) -> Section:
     """The table and its claims."""
     caption = (
-        "Error in per cent when a tenth of all entries is changed by ±σ, θ = .3. Theory takes it for Gaussian "
+        "Error in per cent when a tenth of all entries is changed by ±σ, θ = 0.3. Theory takes it for Gaussian "
         "noise of the same variance, which is roughly right."
     )
     heads = {"n_features": "n", "n_samples": "r", "corruption": "σ"}
