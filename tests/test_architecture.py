@@ -21,7 +21,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"solver.sums", "solver.device_law"},
     {"solver.recording", "solver.running"},
     {"solver.steps", "solver.result"},
-    {"solver.witnesses", "solver.evidence"},
+    {"solver.witnesses", "solver.evidence", "solver.dependence"},
     {"solver.stage"},
     {"solver.rest"},
     {"solver.recorded"},

@@ -13,7 +13,7 @@ from elldict.samples.frame import Frame
 from elldict.samples.survey import Survey
 from elldict.solver.refine import Answer
 from elldict.space import to_numpy, total
-from elldict.theory.accuracy import atom_errors, with_small_sample_correction
+from elldict.theory.accuracy import atom_errors, whitening_error, with_small_sample_correction
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,13 @@ def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey
     for pair in answer.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         least = NEARLY_APART_ERROR if pair.nearly_apart else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], least)
-    errors = errors[order]
+    if answer.dependent is not None:
+        errors = np.maximum(errors, answer.dependent)
+    if answer.correlated is not None:
+        errors = errors + answer.correlated
+    if frame.whitened:
+        errors = errors + whitening_error(survey.rank, r)
+    errors = np.clip(errors, answer.least_error, 1.0)[order]
     return Laws(
         density=np.append(model.density[order], np.zeros(n_filled)),
         scale=np.append(np.sqrt(model.power[order]) / unit, np.zeros(n_filled)),

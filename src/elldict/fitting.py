@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,9 +66,16 @@ def fitted(
     witness_seed = int(rng.integers(2**62))
     task = Task(samples, frame, journal, stages, rng, options.refine, witness_seed, options.n_init)
     answer, history = (solved if options.solver == "power" else quickly_solved)(task, starts)
+    unfinished = 0.0 if answer.converged else judging.unfinished_error(history)
+    answer = replace(
+        answer,
+        dependent=task.dependence(answer),
+        correlated=task.correlation(answer, found.scatter),
+        least_error=unfinished,
+    )
     dictionary = canonical_dictionary(answer, frame, found, m)
     if stacklevel is not None:
-        judging.warn_of_answer(answer, dictionary.order, found, stacklevel=stacklevel + 1)
+        judging.warn_of_answer(answer, dictionary, found, stacklevel=stacklevel + 1)
     return Fit(frame, found, answer, dictionary, laws_of(answer, dictionary, frame, found), history)
 
 

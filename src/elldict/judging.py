@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from elldict.dictionary import Dictionary
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.samples.survey import Survey
 from elldict.solver.refine import Answer
+from elldict.solver.result import Iteration
 from elldict.solver.sums import Sums
 from elldict.space import to_numpy
 from elldict.theory import chance
+
+TILTED = 0.003
+"""Mean error, shown by correlated codes, of which a user is warned."""
+
+LOST = 0.05
+"""Error of an atom, due to codes that depend on each other, of which a user is warned."""
 
 WHITE_ENOUGH = 10.0
 """Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
@@ -58,8 +66,14 @@ def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], st
         )
 
 
-def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, stacklevel: int) -> None:
-    """Warn of a fit that did not converge and of atoms that chance explains; `order` says which row became which."""
+def unfinished_error(history: Sequence[Iteration]) -> float:
+    """Error of a fit that was cut off: it may have had twice the way of its last step to go."""
+    return min(1.0, 2 * (2 * history[-1].step) ** 2) if history else 1.0
+
+
+def warn_of_answer(answer: Answer, dictionary: Dictionary, survey: Survey, *, stacklevel: int) -> None:
+    """Warn of a fit that did not converge, of atoms that chance explains, and of codes that are not independent."""
+    order = dictionary.order
     if not answer.converged and not answer.stopped:
         warnings.warn(
             f"The fit did not converge ({answer.status}). Raise max_iter or tol.",
@@ -67,6 +81,8 @@ def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, s
             stacklevel=stacklevel,
         )
     _warn_of_mixed_atoms(answer, order, stacklevel)
+    _warn_of_dependent_atoms(answer, order, stacklevel)
+    _warn_of_correlated_codes(answer, stacklevel)
     doubtful = np.flatnonzero(doubtful_rows(answer.sums, survey.rank)[order])
     if len(doubtful) and survey.n_samples > survey.n_features:  # too few samples were warned of before
         warnings.warn(
@@ -91,6 +107,35 @@ def _warn_of_mixed_atoms(answer: Answer, order: NDArray[np.intp], stacklevel: in
         NotIdentifiableWarning,
         stacklevel=stacklevel + 1,
     )
+
+
+def _warn_of_dependent_atoms(answer: Answer, order: NDArray[np.intp], stacklevel: int) -> None:
+    if answer.dependent is None:
+        return
+    mixed = {atom for pair in answer.mixed for atom in (pair.first, pair.second)}  # warned of already
+    lost = np.array([error > LOST and row not in mixed for row, error in enumerate(answer.dependent)])
+    atoms = np.flatnonzero(lost[order])
+    if len(atoms):
+        warnings.warn(
+            f"{len(atoms)} of {len(order)} atoms are hardly told apart by these samples, because their codes depend on "
+            f"each other: {_listed(atoms)}. atom_error_ says how far each may be off. This is common where all codes "
+            "are large in the same samples, as in images and sounds: if samples differ in loudness, divide each by its "
+            "length; otherwise use these atoms as a basis only.",
+            NotIdentifiableWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _warn_of_correlated_codes(answer: Answer, stacklevel: int) -> None:
+    error = 0.0 if answer.correlated is None else float(np.mean(answer.correlated))
+    if error > TILTED:
+        warnings.warn(
+            f"The codes of X are correlated, as if its atoms were not orthogonal: an orthogonal dictionary is off by "
+            f"about {100 * error:.2g} % for that alone. Set whiten=True, unless the dictionary is orthogonal and its "
+            "codes depend on each other.",
+            NotWhiteWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def doubtful_rows(sums: Sums, n_directions: int) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ l_p answer is sought on all samples, and what follows is the same as without thi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from elldict.samples.base import Samples
 from elldict.samples.frame import Frame
 from elldict.samples.growth import GROWTH, Batches, Growth
 from elldict.solver.contrasts import BernoulliGaussian, Both, Contrast, Lp, maximised
+from elldict.solver.dependence import correlated_errors, dependent_errors
 from elldict.solver.evidence import AS_ASKED, EXACT, Verdict, error_bar, exact, hausman
 from elldict.solver.loop import Journal, Run, run_stage, solve, solve_from
 from elldict.solver.refine import Answer, Refiner, answer_of, beside, few_samples, law_of
@@ -75,10 +76,30 @@ class Task:
     refine: str | None
     witness_seed: int
     n_starts: int = 1
+    drawn: list[Witnesses] = field(default_factory=list)
 
     def witnesses(self) -> Witnesses:
         """Witnesses among all samples, the same ones whatever road was taken."""
-        return Witnesses.drawn(self.samples, self.frame, np.random.default_rng(self.witness_seed))
+        if not self.drawn:
+            rng = np.random.default_rng(self.witness_seed)
+            self.drawn.append(Witnesses.drawn(self.samples, self.frame, rng))
+        return self.drawn[0]
+
+    def dependence(self, answer: Answer) -> NDArray[np.float64] | None:
+        """Errors that codes add by depending on each other; None where codes are not simply products."""
+        if answer.corruption is not None:
+            return None
+        contrast = self.stages[-1].contrast
+        assert isinstance(contrast, Lp)
+        refined, r = answer.refined is not None, self.samples.n_samples
+        rows = self.witnesses().rows
+        return dependent_errors(rows, answer.A, contrast.p, answer.model, refined=refined, n_samples=r)
+
+    def correlation(self, answer: Answer, scatter: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Errors that show in codes that are correlated; None where whitening sees to it that none are."""
+        if self.frame.whitened or self.frame.inner is not None:
+            return None
+        return correlated_errors(self.witnesses().rows, answer.A, scatter, self.samples.n_samples)
 
     def answer(self, pilot: Solution, run: Run) -> Answer:
         """The l_p answer on all samples, refined if asked."""

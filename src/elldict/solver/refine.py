@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.solver.basins import Pair, plainly_mixed
 from elldict.solver.code_model import CodeModel
@@ -100,6 +101,9 @@ class Answer:
     n_iter: int
     corruption: CorruptedModel | None = None
     mixed: tuple[Pair, ...] = ()  # atoms that still seem to be mixed with each other
+    dependent: NDArray[np.float64] | None = None  # (m,) error where codes that depend on each other add to it, or zero
+    correlated: NDArray[np.float64] | None = None  # (m,) error that shows in codes that are correlated, or zero
+    least_error: float = 0.0  # of a fit that was cut off
 
 
 def answer_of(pilot: Solution, witnesses: Witnesses) -> Answer:

@@ -213,6 +213,15 @@ def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, uns
     return 2 * (within + xp.where(margin > 0, outside, xp.full_like(outside, math.inf)))
 
 
+def whitening_error(n_directions: int, n_samples: float) -> float:
+    """Error that atoms inherit from whitening by the covariance of r samples instead of the true one.
+
+    The covariance of two independent codes of unit variance is off by a variance of 1/r. Its inverse square root is
+    off by half of that distance, which tilts each atom towards each other one: 2 (n - 1) / (4 r).
+    """
+    return (n_directions - 1) / (2 * n_samples)
+
+
 def with_small_sample_correction(errors: Array, n_features: int, n_samples: float) -> Array:
     """Error bars from fitted codes are too small when samples are few, because the fit has seen its own noise.
 

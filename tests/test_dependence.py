@@ -1,0 +1,122 @@
+"""Error bars where codes are not independent, atoms not orthogonal, or a fit is not finished: they say so."""
+
+import numpy as np
+import pytest
+
+from elldict import LpDictionaryLearning
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning
+from elldict.metrics import recovery_error
+from elldict.solver.code_model import CodeModel
+from elldict.solver.dependence import correlated_errors, dependent_errors
+from elldict.theory.accuracy import whitening_error
+
+
+def random_basis(n, rng):
+    return np.linalg.qr(rng.standard_normal((n, n)))[0]
+
+
+def angular_error(components, atoms):
+    """The same error for atoms of any length that need not be orthogonal."""
+    C, A = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (components, atoms))
+    return 1 - np.mean(np.max(np.abs(C @ A.T), axis=1) ** 4)
+
+
+def sparse(r, n, rng, density=0.2):
+    return np.where(rng.random((r, n)) < density, rng.standard_normal((r, n)), 0)
+
+
+# --- codes that depend on each other ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.3])
+@pytest.mark.parametrize("refine", ["auto", None])
+def test_independent_codes_keep_their_error_bars(noise_std, refine):
+    n, r, density = 24, 8000, 0.3
+    X, _, _ = make_bernoulli_gaussian(r, n, density=density, noise_std=noise_std, random_state=1)
+    model = LpDictionaryLearning(random_state=0, refine=refine).fit(X)
+    law = CodeModel(np.full(n, density), np.ones(n), max(noise_std**2, 1e-12))
+    found = dependent_errors(X, model.components_, 3.0, law, refined=refine == "auto", n_samples=r)
+    np.testing.assert_array_equal(found, 0)
+
+
+def test_a_common_loudness_shows_in_the_error_bar():
+    """Each sample has a loudness of its own: the pairs of codes say how much that costs, to first order."""
+    rng = np.random.default_rng(0)
+    real, said = [], []
+    for _ in range(4):
+        D = random_basis(16, rng)
+        X = rng.laplace(size=(10_000, 16)) * np.exp(0.25 * rng.standard_normal((10_000, 1))) @ D
+        model = LpDictionaryLearning(random_state=0).fit(X)
+        real.append(recovery_error(model.components_, D))
+        said.append(model.expected_error_)
+    assert 0.6 < np.mean(said) / np.mean(real) < 1.6  # errors of 240 angles, each known to a few tens of per cent
+
+
+@pytest.mark.parametrize("freedom", [3, 5, 10])
+def test_heavy_tails_without_any_direction_are_no_dictionary(freedom):
+    rng = np.random.default_rng(freedom)
+    X = rng.standard_normal((10_000, 20)) * np.sqrt(freedom / rng.chisquare(freedom, (10_000, 1)))
+    with pytest.warns(NotIdentifiableWarning, match="their codes depend on each other"):
+        model = LpDictionaryLearning(random_state=0).fit(X)
+    assert model.expected_error_ > 0.1
+
+
+@pytest.mark.parametrize("n_pairs", [8, 3])
+def test_atoms_that_always_act_together_are_not_told_apart(n_pairs):
+    """A pair of Gaussian codes with one support is the same in every basis of its plane."""
+    rng = np.random.default_rng(0)
+    D, active = random_basis(16, rng), rng.random((10_000, 16)) < 0.2
+    active[:, 1 : 2 * n_pairs : 2] = active[:, : 2 * n_pairs : 2]
+    with pytest.warns(NotIdentifiableWarning):
+        model = LpDictionaryLearning(random_state=0).fit(active * rng.standard_normal(active.shape) @ D)
+    owner = np.argmax(np.abs(model.components_ @ D.T), axis=1)
+    paired = owner < 2 * n_pairs
+    assert np.all(model.atom_error_[paired] > 0.2)
+    assert np.all(model.atom_error_[~paired] < 1e-6)
+
+
+# --- atoms that are not orthogonal ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("condition", [2.0, 4.0, 8.0])
+def test_atoms_that_are_not_orthogonal_show_in_the_error_bar(condition):
+    rng = np.random.default_rng(0)
+    n, r = 20, 10_000
+    atoms = random_basis(n, rng) @ np.diag(np.geomspace(1, condition, n) ** 0.5) @ random_basis(n, rng)
+    with pytest.warns(NotWhiteWarning, match="Set whiten=True"):
+        model = LpDictionaryLearning(random_state=0).fit(sparse(r, n, rng) @ atoms)
+    assert model.expected_error_ == pytest.approx(angular_error(model.components_, atoms), rel=0.2)
+
+
+def test_atoms_of_unequal_strength_are_not_correlated():
+    rng = np.random.default_rng(0)
+    D = random_basis(20, rng)
+    X = sparse(10_000, 20, rng) * np.geomspace(1, 2, 20) @ D
+    model = LpDictionaryLearning(random_state=0).fit(X)
+    assert model.expected_error_ < 1e-6
+    np.testing.assert_array_equal(correlated_errors(X, model.components_, X.T @ X / len(X), len(X)), 0)
+
+
+@pytest.mark.parametrize(("n", "r"), [(20, 10_000), (30, 600)])
+def test_whitening_shows_in_the_error_bar(n, r):
+    """Without noise the whitening is all that is wrong."""
+    rng = np.random.default_rng(0)
+    real = []
+    for _ in range(4):
+        atoms = rng.standard_normal((n, n))
+        model = LpDictionaryLearning(random_state=0, whiten=True, center=True).fit(sparse(r, n, rng) @ atoms)
+        real.append(angular_error(model.components_, atoms))
+    assert np.mean(real) == pytest.approx(whitening_error(n, r), rel=0.3)  # Gram matrices of atoms scatter by as much
+    assert model.expected_error_ == pytest.approx(whitening_error(n, r), rel=0.3)
+
+
+# --- fits that are not finished ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
+def test_a_fit_that_is_cut_off_is_not_believed():
+    X, D, _ = make_bernoulli_gaussian(5000, 16, density=0.3, noise_std=0.2, random_state=0)
+    for max_iter in (1, 2):
+        model = LpDictionaryLearning(random_state=0, max_iter=max_iter, solver="power", refine=None).fit(X)
+        assert model.expected_error_ > 0.3 * recovery_error(model.components_, D)
