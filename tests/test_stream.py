@@ -77,6 +77,7 @@ def test_without_noise_recovery_stays_exact():
     assert model.expected_error_ < 1e-10
 
 
+@pytest.mark.filterwarnings("ignore:.*their codes depend on:elldict.exceptions.NotIdentifiableWarning")
 def test_codes_that_depend_on_each_other_are_left_to_l_p():
     """Codes of a sample share a scale: the likelihood does not hold, and the curvature is not that of independent ones.
 

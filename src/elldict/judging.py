@@ -51,11 +51,12 @@ def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], st
             f"features and outliers, bring features to like units{remedy}.",
         )
     limit = WHITE_ENOUGH * chance.sampling_condition(r, k)
-    if not survey.centred and survey.mean_share > 1 + WHITE_ENOUGH * n / r:
+    mean_share = 0.0 if survey.centred else survey.whitened_mean_share if whiten else survey.mean_share
+    if mean_share > 1 + WHITE_ENOUGH * n / r:
         yield (
             NotWhiteWarning,
-            f"X is far from centred: the square of its mean is {survey.mean_share:.3g} times its variance in a "
-            "direction. Set center=True.",
+            f"X is far from centred: the square of its mean is {mean_share:.3g} times its variance in a direction. "
+            "Set center=True, unless the mean is that of codes which are never negative, and belongs to them.",
         )
     elif not whiten and not survey.surely_conditioned(limit) and survey.condition_number > limit:
         yield (
@@ -87,8 +88,9 @@ def warn_of_answer(answer: Answer, dictionary: Dictionary, survey: Survey, *, st
     if len(doubtful) and survey.n_samples > survey.n_features:  # too few samples were warned of before
         warnings.warn(
             f"{len(doubtful)} of {len(order)} atoms are not identifiable: {_listed(doubtful)}. Their codes are not "
-            "sparser than Gaussian noise looks after the same search, or they are sub-Gaussian, which maximising a "
-            "norm with p > 2 cannot find. Give more samples, lower n_components, or use these atoms as a basis only.",
+            "sparser than Gaussian noise looks after the same search, or they are sub-Gaussian, as sine waves are, "
+            "which maximising a norm with p > 2 cannot find and FastICA can. Give more samples, lower n_components, or "
+            "use these atoms as a basis only.",
             NotIdentifiableWarning,
             stacklevel=stacklevel,
         )

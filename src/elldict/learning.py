@@ -45,6 +45,9 @@ from elldict.validation import (
 
 __all__ = ["LpDictionaryLearning", "load"]
 
+ROUNDING = 1e-15
+"""Steps of this length are none: whoever asks for a smaller tolerance gets this one."""
+
 
 class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Dictionary learning by l_p-norm maximisation.
@@ -134,7 +137,9 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Standard deviation of the noise of a code, shared by all atoms; 0 if it is not above rounding.
     expected_error_ : float
         Error to be expected of `components_`, as :func:`elldict.metrics.recovery_error` would measure it if the true
-        atoms were known; from the moments of the fitted codes.
+        atoms were known; from the moments of the fitted codes, of each atom and of each two. With `whiten=True` it is
+        twice the mean squared angle between atoms and truth, the error of the whitening included. Samples are taken to
+        be independent of each other.
     atom_error_ : array of shape (n_components_,)
         The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
     corruption_rate_ : float
@@ -364,7 +369,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             center=self.center,
             whiten=self.whiten,
             max_iter=self.max_iter,
-            tol=self.tol,
+            tol=max(self.tol, ROUNDING),
             n_init=self.n_init,
         )
 

@@ -31,6 +31,9 @@ SCALARS: dict[str, type] = {
     "_rest_std": float,
 }
 ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
+CONSISTENT = 0.01
+"""Departure of unmixing @ components.T from the identity that rounding explains, of float32 and hard whitening too."""
+
 REFINEMENTS = (None, "bernoulli-gaussian", "sparse-corruption")
 COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
 COUNTS = ("start", "stage", "iteration")
@@ -72,6 +75,7 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
         if array.shape != shape or array.dtype.kind != "f" or not finite:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
         setattr(model, f"{name}_", array)
+    _check_sense(arrays)
     rest = arrays["rest"]
     if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
@@ -84,6 +88,17 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
             raise ValueError(f"feature_names_in_ is not a list of {n} names")
         model.feature_names_in_ = np.array(names, dtype=object)
     return cast(Model, model)
+
+
+def _check_sense(arrays: dict[str, NDArray[Any]]) -> None:
+    """Numbers that no fit gives would be wrong in silence: codes and samples follow from each other by them."""
+    density, scale = arrays["density"], arrays["scale"]
+    if np.any((density < 0) | (density > 1)) or np.any(scale < 0):
+        raise ValueError("density is no share, or scale is negative")
+    product = arrays["unmixing"].astype(np.float64) @ arrays["components"].astype(np.float64).T
+    off = float(np.max(np.abs(product - np.eye(len(product)))))
+    if not off < CONSISTENT:
+        raise ValueError(f"unmixing does not undo components (off by {off:.2g})")
 
 
 def _checked_scalar(name: str, value: Any, expected: type) -> Any:

@@ -133,6 +133,7 @@ def advanced(
 ) -> tuple[State, Learned]:
     """The state after a batch, and what a user gets; the state before stays as it is, whatever happens."""
     if isinstance(state, Course):
+        _check_same_course(state, options)
         course = replace(state, stream=state.stream.after(samples, half_life))
         return course, course.learned
     misfit = find_misfit(samples.X, samples.space.xp)
@@ -145,6 +146,19 @@ def advanced(
     journal = Journal()
     fit = fitted(together, options, rng, journal, stacklevel=stacklevel + 1)
     return Course.begun(fit, options, journal.passes), Learned.of(fit, journal.passes)
+
+
+def _check_same_course(course: Course, options: Options) -> None:
+    """A stream goes on as it began: what it keeps is of these options and no others."""
+    stream = course.stream
+    m = len(stream.believed.A) + len(course.filled.components)
+    began = {"p": stream.p, "refine": stream.refine, "center": stream.center, "whiten": stream.whiten}
+    now = {"p": options.exponents[-1], "refine": options.refine, "center": options.center, "whiten": options.whiten}
+    changed = [f"{name}={now[name]!r} was {began[name]!r}" for name in now if now[name] != began[name]]
+    if options.n_components not in (None, m):
+        changed.append(f"n_components={options.n_components} was {m}")
+    if changed:
+        raise ValueError(f"{'; '.join(changed)} when the stream began. Set it back, or begin a new model.")
 
 
 def _collected(

@@ -6,6 +6,7 @@ import errno
 import itertools
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,9 @@ def check_n_components(n_components: int | None, survey: Survey, *, whiten: bool
 
 def check_exponents(p: Any) -> tuple[float, ...]:
     """Exponents to solve in turn: one number, or a decreasing sequence of them."""
-    exponents = tuple(float(q) for q in p) if isinstance(p, (tuple, list)) else (float(p),)
+    given = tuple(p) if isinstance(p, (tuple, list)) else (p,)
+    numbers = all(isinstance(q, Real) for q in given)
+    exponents = tuple(float(q) for q in given) if numbers else ()
     falling = all(a > b for a, b in itertools.pairwise(exponents))
     if not exponents or not falling or not all(2 < q < np.inf for q in exponents):
         raise InvalidParameterError(

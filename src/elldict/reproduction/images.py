@@ -179,6 +179,8 @@ def _read(path: Path) -> Data:
             found = ", ".join(arrays.files)
     except OSError as error:
         raise ImagesError(f"{path}: {error.strerror or error}") from error
+    except TypeError as error:  # a single array is no context
+        raise ImagesError(f"{path} holds a single array; expected {', '.join(NAMES[0])} in one .npz file.") from error
     except (ValueError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ImagesError(f"{path} is not a whole .npz file of arrays: {error}") from error
     raise ImagesError(f"{path} holds {found}; expected {', '.join(NAMES[0])} or {', '.join(NAMES[1])}.")

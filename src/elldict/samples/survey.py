@@ -191,6 +191,13 @@ class Survey:
         return math.inf if about_mean <= 0 else squared * self.rank / about_mean
 
     @property
+    def whitened_mean_share(self) -> float:
+        """The same in the directions of the mean, which whitening brings to the same variance as all others."""
+        along = self.eigenvectors[:, : self.rank].T @ (self.mean / self.unit)
+        share = float(np.sum(along**2 / self.eigenvalues[: self.rank]))
+        return share if self.centred else share / max(1 - share, 1e-12)
+
+    @property
     def rms(self) -> float:
         """Root mean square of the data along the directions in which they vary, in units of `unit`."""
         if self.rank == self.n_features:
