@@ -58,8 +58,9 @@ def fitted(
     found = survey(samples, center=options.center, precise=options.whiten)
     journal.passes += 1
     m = check_n_components(options.n_components, found, whiten=options.whiten)
-    if stacklevel is not None:
-        judging.warn_of_samples(found, whiten=options.whiten, stacklevel=stacklevel + 1)
+    doubted = stacklevel is not None and judging.warn_of_samples(
+        found, whiten=options.whiten, stacklevel=stacklevel + 1
+    )
     frame = Frame.of(found, center=options.center, whiten=options.whiten)
     stages = _stages(options, samples.dtype, code_bound(found, frame))
     starts = _starts(options.n_init, rng, min(m, found.rank), frame, found.n_features, samples.space)
@@ -75,7 +76,7 @@ def fitted(
     )
     dictionary = canonical_dictionary(answer, frame, found, m)
     if stacklevel is not None:
-        judging.warn_of_answer(answer, dictionary, found, stacklevel=stacklevel + 1)
+        judging.warn_of_answer(answer, dictionary, found, doubted=doubted, stacklevel=stacklevel + 1)
     return Fit(frame, found, answer, dictionary, laws_of(answer, dictionary, frame, found), history)
 
 

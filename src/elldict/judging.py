@@ -28,10 +28,12 @@ WHITE_ENOUGH = 10.0
 """Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
 
 
-def warn_of_samples(survey: Survey, *, whiten: bool, stacklevel: int) -> None:
-    """Warn of samples from which an orthogonal dictionary cannot be learned as asked."""
-    for category, message in _doubts(survey, whiten=whiten):
+def warn_of_samples(survey: Survey, *, whiten: bool, stacklevel: int) -> bool:
+    """Warn of samples from which an orthogonal dictionary cannot be learned as asked; whether there was reason to."""
+    doubts = list(_doubts(survey, whiten=whiten))
+    for category, message in doubts:
         warnings.warn(message, category, stacklevel=stacklevel)
+    return bool(doubts)
 
 
 def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], str]]:
@@ -51,7 +53,7 @@ def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], st
             f"features and outliers, bring features to like units{remedy}.",
         )
     limit = WHITE_ENOUGH * chance.sampling_condition(r, k)
-    mean_share = 0.0 if survey.centred else survey.whitened_mean_share if whiten else survey.mean_share
+    mean_share = 0.0 if survey.centred else survey.whitened_mean_share if whiten and r > n else survey.mean_share
     if mean_share > 1 + WHITE_ENOUGH * n / r:
         yield (
             NotWhiteWarning,
@@ -72,8 +74,11 @@ def unfinished_error(history: Sequence[Iteration]) -> float:
     return min(1.0, 2 * (2 * history[-1].step) ** 2) if history else 1.0
 
 
-def warn_of_answer(answer: Answer, dictionary: Dictionary, survey: Survey, *, stacklevel: int) -> None:
-    """Warn of a fit that did not converge, of atoms that chance explains, and of codes that are not independent."""
+def warn_of_answer(answer: Answer, dictionary: Dictionary, survey: Survey, *, doubted: bool, stacklevel: int) -> None:
+    """Warn of a fit that did not converge, of atoms that chance explains, and of codes that are not independent.
+
+    Where samples were `doubted`, codes are not what they should be for that reason already.
+    """
     order = dictionary.order
     if not answer.converged and not answer.stopped:
         warnings.warn(
@@ -82,8 +87,9 @@ def warn_of_answer(answer: Answer, dictionary: Dictionary, survey: Survey, *, st
             stacklevel=stacklevel,
         )
     _warn_of_mixed_atoms(answer, order, stacklevel)
-    _warn_of_dependent_atoms(answer, order, stacklevel)
-    _warn_of_correlated_codes(answer, stacklevel)
+    if answer.converged and not doubted:
+        _warn_of_dependent_atoms(answer, order, stacklevel)
+        _warn_of_correlated_codes(answer, stacklevel)
     doubtful = np.flatnonzero(doubtful_rows(answer.sums, survey.rank)[order])
     if len(doubtful) and survey.n_samples > survey.n_features:  # too few samples were warned of before
         warnings.warn(

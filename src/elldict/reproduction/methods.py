@@ -69,7 +69,7 @@ def _ksvd(setting: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> 
 
 
 METHODS = {
-    "lp": Method(_paper),
+    "lp": Method(_paper, revision=2),
     "default": Method(_default, revision=3),
     "annealed": Method(_annealed, revision=3),
     "ksvd": Method(_ksvd, "dictlearn", "dictlearn"),

@@ -79,9 +79,6 @@ def _recovered(model: Any, X: Array, dictionary: NDArray[Any], clock: Callable[[
         "n_iter": int(model.n_iter_),
         "warnings": heard,
     }
-    if getattr(model, "expected_error_", None) is not None:
-        values["error_bar"] = float(model.expected_error_)
-        values["refined"] = model.refined_ is not None
     return values, seconds
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from elldict.solver.code_model import CodeModel
 from elldict.solver.contrasts import Lines
-from elldict.solver.device_law import DeviceLaw
 from elldict.space import Array, Space, to_numpy
 
 Vector = NDArray[np.float64]
@@ -28,6 +27,9 @@ MARKED = 6.0
 
 RELEVANT = 1.3
 """Times the error bar of independent codes from which dependence counts; below, chance explains it."""
+
+MOST_P = 3.0
+"""Exponent beyond which a few codes decide on means over few samples."""
 
 ROUNDING = 1e-6
 """Errors below which an answer is exact, and a ratio of errors is one of rounding."""
@@ -45,8 +47,8 @@ def dependent_errors(rows: Array, A: Array, p: float, model: CodeModel, *, refin
     """
     space = Space.of(A)
     Z = _asked(rows, space) @ A.T
-    likely, plain = _likelihood(Z, model, space), _lp(Z, p, space)
-    own, other = (likely, plain) if refined else (plain, likely)
+    contrasts = [_lp(Z, min(p, MOST_P), space), _likelihood(Z, model, space)]
+    own, other = reversed(contrasts) if refined else contrasts
     apart, errors = _errors(Z, *own, n_samples, space)
     counts = _more(errors, apart)
     if np.any(counts):
@@ -109,7 +111,9 @@ def _lp(Z: Array, p: float, space: Space) -> tuple[Array, Array]:
 
 def _likelihood(Z: Array, model: CodeModel, space: Space) -> tuple[Array, Array]:
     """g, the best guess of the code behind z, and g'."""
-    (offset, rate), (_, kept, _, _) = Lines.rows(*DeviceLaw.of(model, space).parts, space.xp)
+    noise = np.full_like(model.power, model.noise)
+    (offset, rate), (_, kept, _, _) = Lines.rows(model.density, model.power, noise, np)
+    offset, rate, kept = (space.asarray(row, "float64") for row in (offset, rate, kept))
     activity = 1 + space.xp.tanh(offset + rate * Z * Z)  # twice the probability, as `kept` is half of the share
     return kept * activity * Z, kept * activity * (1 + 2 * rate * Z * Z * (2 - activity))
 

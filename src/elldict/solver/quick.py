@@ -97,7 +97,7 @@ class Task:
 
     def correlation(self, answer: Answer, scatter: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Errors that show in codes that are correlated; None where whitening sees to it that none are."""
-        if self.frame.whitened or self.frame.inner is not None:
+        if self.frame.whitened or self.frame.inner is not None or not answer.converged:
             return None
         return correlated_errors(self.witnesses().rows, answer.A, scatter, self.samples.n_samples)
 
