@@ -19,7 +19,7 @@ pytest.importorskip("jinja2")
 from elldict import cli
 from elldict.command_reproduce import parse_seconds
 from elldict.pages.palette import DARK, LIGHT
-from elldict.reproduction import figure1, figure5, paper, recovery_table, report, table1, table2, words
+from elldict.reproduction import figure1, figure5, paper, recovery_claims, recovery_table, report, table1, table2, words
 from elldict.reproduction.catalogue import EXPERIMENTS
 from elldict.reproduction.experiment import Claim, Size, Verdict
 from elldict.reproduction.figure3 import ROUNDING
@@ -327,7 +327,7 @@ def test_times_of_a_card_are_named_and_not_compared_with_those_of_a_core():
     for cell in on_card:
         record = results.store.get(cell)
         results.store.records[cell.key] = Record(cell.identity, DONE, record.values, "", {**MADE, "card": "a card"})
-    reader = recovery_table.Reader(table1.LAYOUT, results, FULL)
+    reader = recovery_claims.Reader(table1.LAYOUT, results, FULL)
     assert reader.rows_with(*table1.LP) == list(paper.TABLE_1)
     assert reader.timed_rows(*table1.LP) == list(paper.TABLE_1[:-1])
     entries = table1.section(results, FULL).tables[0].rows[-1]

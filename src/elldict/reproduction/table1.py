@@ -6,20 +6,8 @@ from collections.abc import Iterator
 
 from elldict.reproduction.experiment import Claim, Experiment, Section, Size, Verdict
 from elldict.reproduction.paper import TABLE_1, Row
-from elldict.reproduction.recovery_table import (
-    KSVD,
-    KSVD_ITERATIONS,
-    KSVD_NOTE,
-    OTHERS,
-    Layout,
-    Reader,
-    agreement_claims,
-    count_claim,
-    fastest_claim,
-    lp_column,
-    make_table,
-    rises,
-)
+from elldict.reproduction.recovery_claims import Reader, agreement_claims, count_claim, fastest_claim, rises
+from elldict.reproduction.recovery_table import KSVD, KSVD_ITERATIONS, KSVD_NOTE, OTHERS, Layout, lp_column, make_table
 from elldict.reproduction.results import Results
 from elldict.reproduction.words import percent
 

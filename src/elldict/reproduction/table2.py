@@ -6,21 +6,8 @@ from collections.abc import Callable, Iterator
 
 from elldict.reproduction.experiment import Claim, Experiment, Section, Size, Verdict
 from elldict.reproduction.paper import TABLE_2, Row
-from elldict.reproduction.recovery_table import (
-    KSVD,
-    KSVD_NOTE,
-    OTHERS,
-    RTR,
-    Layout,
-    Reader,
-    agreement_claims,
-    count_claim,
-    fastest_claim,
-    lp_column,
-    make_table,
-    smallest_claim,
-    theory_of,
-)
+from elldict.reproduction.recovery_claims import Reader, agreement_claims, count_claim, fastest_claim, smallest_claim
+from elldict.reproduction.recovery_table import KSVD, KSVD_NOTE, OTHERS, RTR, Layout, lp_column, make_table, theory_of
 from elldict.reproduction.results import Results
 from elldict.reproduction.words import percent, whole_percent
 

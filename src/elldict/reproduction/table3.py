@@ -6,18 +6,8 @@ from collections.abc import Iterator
 
 from elldict.reproduction.experiment import Claim, Experiment, Section, Size
 from elldict.reproduction.paper import TABLE_3, Row
-from elldict.reproduction.recovery_table import (
-    KSVD,
-    KSVD_NOTE,
-    OTHERS,
-    RTR,
-    Layout,
-    Reader,
-    agreement_claims,
-    lp_column,
-    make_table,
-    smallest_claim,
-)
+from elldict.reproduction.recovery_claims import Reader, agreement_claims, smallest_claim
+from elldict.reproduction.recovery_table import KSVD, KSVD_NOTE, OTHERS, RTR, Layout, lp_column, make_table
 from elldict.reproduction.results import Results
 from elldict.reproduction.table2 import PAPERS, break_down_claims, time_claims
 
