@@ -99,9 +99,17 @@ def test_importing_the_package_imports_no_optional_dependency():
     run_python(f"""
 import sys
 sys.modules["pandas"] = None
-import elldict
+from elldict import *
 found = [name for name in {heavy} if name in sys.modules]
 assert not found, found
+""")
+
+
+def test_help_does_not_wait_for_scikit_learn():
+    run_python("""
+import sys
+import elldict.cli
+assert "sklearn" not in sys.modules and "scipy" not in sys.modules
 """)
 
 

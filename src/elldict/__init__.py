@@ -1,10 +1,36 @@
 """Dictionary learning by l_p-norm maximisation: find the basis in which samples are sparse."""
 
-from elldict import datasets, exceptions, metrics, theory
-from elldict.learning import LpDictionaryLearning, load
-from elldict.samples.open import open_samples
-from elldict.solver.result import Iteration
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elldict import datasets, exceptions, metrics, theory
+    from elldict.learning import LpDictionaryLearning, load
+    from elldict.samples.open import open_samples
+    from elldict.solver.result import Iteration
 
 __version__ = "0.1.0"
 
 __all__ = ["Iteration", "LpDictionaryLearning", "datasets", "exceptions", "load", "metrics", "open_samples", "theory"]
+
+_HOMES = {
+    "Iteration": "solver.result",
+    "LpDictionaryLearning": "learning",
+    "load": "learning",
+    "open_samples": "samples.open",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is: scikit-learn and SciPy take a second, which `elldict --help` has not."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        return importlib.import_module(f"elldict.{name}")
+    return getattr(importlib.import_module(f"elldict.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
