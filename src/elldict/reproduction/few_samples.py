@@ -79,7 +79,7 @@ def section(results: Results, size: Size) -> Section:
             Picture(
                 "few-samples",
                 f"Share of exact recoveries, and the median error, against the number of samples; n = {SMALL}. On the "
-                f"left ℓ₃ lies below FastICA; on the right, errors below {percent(ROUNDING)} are drawn there.",
+                f"left ℓ₃ lies below FastICA; on the right, errors below {100 * ROUNDING:.0e} % are drawn there.",
                 "Exact recoveries and errors of three methods against the number of samples",
                 lambda palette, narrow: draw(found, palette, narrow),
             ),

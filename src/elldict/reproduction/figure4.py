@@ -131,7 +131,7 @@ def _entry(group: Sequence[Run], results: Results, planned: Sequence[Cell]) -> E
 def _claims(done: Done, all_n: Sequence[int]) -> Iterator[Claim]:
     text = "The power method converges much faster than Riemannian gradient, especially when the problem is large."
     found, held = [], []
-    for name, along in (("gradient", "the paper's gradient"), ("long", "the true gradient, with its factor p")):
+    for name, along in (("gradient", "the paper's gradient"), ("long", "the true gradient, four times as long,")):
         said = []
         for constraint, title in CONSTRAINTS.items():
             pairs = [(needed(done[name, constraint, n]), needed(done["power", constraint, n])) for n in all_n]
