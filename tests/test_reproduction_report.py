@@ -30,6 +30,7 @@ from elldict.reproduction.results import Results
 from elldict.reproduction.store import DONE, FAILED, Record, Store
 from elldict.theory import cramer_rao_bound, expected_error
 
+expected_error, cramer_rao_bound = cache(expected_error), cache(cramer_rao_bound)  # the same few thousand, many times
 QUICK = Size(full=False, trials=1, source=Source.of(None))
 FULL = Size(full=True, trials=2, source=Source.of(None))
 ONE = Size(full=True, trials=1, source=Source.of(None))
