@@ -120,3 +120,10 @@ def test_a_fit_that_is_cut_off_is_not_believed():
     for max_iter in (1, 2):
         model = LpDictionaryLearning(random_state=0, max_iter=max_iter, solver="power", refine=None).fit(X)
         assert model.expected_error_ > 0.3 * recovery_error(model.components_, D)
+
+
+def test_another_order_of_samples_moves_atoms_by_less_than_their_error_bar():
+    X, _, _ = make_bernoulli_gaussian(10_000, 20, density=0.2, noise_std=0.2, random_state=0)
+    orders = (np.arange(len(X)), np.random.default_rng(1).permutation(len(X)))
+    one, other = (LpDictionaryLearning(random_state=0).fit(X[order]) for order in orders)
+    assert recovery_error(one.components_, other.components_) < 0.1 * one.expected_error_

@@ -76,7 +76,7 @@ def fitted(
     )
     dictionary = canonical_dictionary(answer, frame, found, m)
     if stacklevel is not None:
-        judging.warn_of_answer(answer, dictionary, found, doubted=doubted, stacklevel=stacklevel + 1)
+        judging.warn_of_answer(answer, dictionary.order, found, doubted=doubted, stacklevel=stacklevel + 1)
     return Fit(frame, found, answer, dictionary, laws_of(answer, dictionary, frame, found), history)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict.dictionary import Dictionary
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.samples.survey import Survey
 from elldict.solver.refine import Answer
@@ -74,12 +73,12 @@ def unfinished_error(history: Sequence[Iteration]) -> float:
     return min(1.0, 2 * (2 * history[-1].step) ** 2) if history else 1.0
 
 
-def warn_of_answer(answer: Answer, dictionary: Dictionary, survey: Survey, *, doubted: bool, stacklevel: int) -> None:
+def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, doubted: bool, stacklevel: int) -> None:
     """Warn of a fit that did not converge, of atoms that chance explains, and of codes that are not independent.
 
-    Where samples were `doubted`, codes are not what they should be for that reason already.
+    `order` says which row became which atom. Where samples were `doubted`, codes are not what they should be for that
+    reason already.
     """
-    order = dictionary.order
     if not answer.converged and not answer.stopped:
         warnings.warn(
             f"The fit did not converge ({answer.status}). Raise max_iter or tol.",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from elldict.solver.code_model import CodeModel
 from elldict.solver.contrasts import Lines
 from elldict.space import Array, Space, to_numpy
+from elldict.theory.accuracy import CodeMoments
 
 Vector = NDArray[np.float64]
 
@@ -123,8 +124,7 @@ def _variances(Z: Array, g: Array, slope: Array, n_samples: float, space: Space)
     xp, b = space.xp, int(Z.shape[0])
     z2, gz = Z * Z, g * Z
     mean_z2, mean_gz, mean_slope, mean_g2 = (xp.mean(part, axis=0) for part in (z2, gz, slope, g * g))
-    crossed = mean_slope[:, None] * mean_z2[None, :]
-    curvature = mean_gz[:, None] + mean_gz[None, :] - crossed - crossed.T
+    curvature = CodeMoments(gz=mean_gz, g2=mean_g2, slope=mean_slope, z2=mean_z2).curvatures()
     noise = mean_g2[:, None] * mean_z2[None, :]
     power = noise + noise.T - 2 * mean_gz[:, None] * mean_gz[None, :]
     crossed = slope.T @ z2 / b
