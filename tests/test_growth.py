@@ -15,6 +15,7 @@ from elldict.samples.open import open_samples
 from elldict.solver.quick import QuickRoad
 from elldict.solver.rest import sparsity
 from elldict.solver.sums import Sums
+from elldict.space import to_numpy
 
 
 class RowSum:
@@ -144,7 +145,7 @@ def test_the_start_that_is_kept_is_the_best_on_all_samples(monkeypatch):
     score = QuickRoad._score
 
     def noted(road, end):
-        ends[end.iterations[-1].start] = float(np.mean(np.abs(X @ end.A.T) ** 3))
+        ends[end.iterations[-1].start] = float(np.mean(np.abs(X @ to_numpy(end.A).T) ** 3))
         return score(road, end)
 
     monkeypatch.setattr(QuickRoad, "_score", noted)
