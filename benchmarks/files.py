@@ -27,15 +27,12 @@ import numpy as np
 
 import elldict
 from elldict import LpDictionaryLearning
-from elldict.kernels.threads import one_blas_thread
+from elldict.backend.threads import one_blas_thread
+from elldict.data.dataset import Samples
+from elldict.data.statistics import Frame, survey
 from elldict.metrics import recovery_error
-from elldict.samples.base import Samples
-from elldict.samples.frame import Frame
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
+from elldict.solver.directions import random_orthonormal
+from elldict.solver.objective import Lp, Needs, measure
 from elldict.theory import cramer_rao_bound
 
 N_FEATURES, DENSITY, NOISE_STD = 100, 0.3, 0.2

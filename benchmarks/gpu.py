@@ -23,14 +23,12 @@ from bench_machine import made_by
 from gpu_peers import best_power_method, fast_ica
 
 from elldict import LpDictionaryLearning
-from elldict.samples.device import DeviceSamples
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
-from elldict.space import Space
+from elldict.backend.base import Space
+from elldict.data.dataset import MemorySamples
+from elldict.data.gpu_stream import DeviceSamples
+from elldict.data.statistics import Frame
+from elldict.solver.directions import polar, random_orthonormal
+from elldict.solver.objective import Lp, Needs, measure
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
 MOMENTS = Needs.GRADIENT | Needs.MOMENTS

@@ -14,16 +14,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from elldict.backend.threads import one_blas_thread
+from elldict.data.dataset import MemorySamples
+from elldict.data.statistics import Frame, survey
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.kernels.threads import one_blas_thread
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.steps import power_step
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
+from elldict.solver.directions import power_step, random_orthonormal
+from elldict.solver.objective import Lp, Needs, measure
 
 SETTINGS = [(400, 40_000, "float32"), (100, 40_000, "float32"), (100, 400_000, "float32"), (100, 40_000, "float64")]
 

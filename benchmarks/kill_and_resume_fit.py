@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from elldict import model_file
+from elldict import persistence as model_file
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.record_file import RecordFile
 

@@ -15,7 +15,7 @@ from sklearn.decomposition import FastICA
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.polar import polar, random_orthonormal
+from elldict.solver.directions import polar, random_orthonormal
 
 Matrix = NDArray[Any]
 ANNEALED = (3, 2.5, 2.2)

@@ -24,16 +24,13 @@ from distributed import Client, LocalCluster
 from scaling_tables import rewrite
 
 import elldict
+from elldict.backend.threads import one_blas_thread
+from elldict.data.dask import dask_samples
+from elldict.data.dataset import MemorySamples
+from elldict.data.statistics import Frame, SpreadKernel, survey
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.kernels.threads import one_blas_thread
-from elldict.samples.cluster import dask_samples
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import SpreadKernel, survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.sums import SumKernel, measure
-from elldict.solver.terms import Needs
+from elldict.solver.directions import random_orthonormal
+from elldict.solver.objective import Lp, Needs, SumKernel, measure
 
 RESULTS = store.RESULTS / "scaling.jsonl"
 WORKERS = (1, 2, 4)

@@ -2,17 +2,12 @@
 
 import numpy as np
 
+from elldict.data.dataset import MemorySamples
+from elldict.data.statistics import Frame, survey
 from elldict.metrics import match_atoms
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.loop import Journal, solve
-from elldict.solver.polar import polar
-from elldict.solver.stage import Stage
-from elldict.solver.steps import power_step
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
+from elldict.solver.directions import polar, power_step
+from elldict.solver.loop import Journal, Stage, solve
+from elldict.solver.objective import Lp, Needs, measure
 
 
 def assert_same_atoms(A, B, tolerance=1e-10):

@@ -15,26 +15,13 @@ from elldict import baselines
 
 ROOT = Path(elldict.__file__).parent
 FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
-    {"space", "exceptions", "atomic"},
-    {"kernels", "theory", "samples", "model_file", "record_file"},
-    {"solver.polar", "solver.basins", "solver.code_model", "solver.messages", "solver.terms", "solver.contrasts"},
-    {"solver.sums", "solver.device_law"},
-    {"solver.recording", "solver.running"},
-    {"solver.steps", "solver.result"},
-    {"solver.witnesses", "solver.evidence", "solver.dependence"},
-    {"solver.stage"},
-    {"solver.rest"},
-    {"solver.recorded"},
-    {"solver.loop", "progress"},
-    {"solver.corrupted", "solver.checkpoint"},
-    {"solver.refine"},
-    {"solver.quick", "solver.stream"},
-    {"validation", "coding", "dictionary", "judging", "packing"},
-    {"datasets", "metrics", "fitting"},
-    {"streaming"},
-    {"learning"},
-    {"pages", "baselines"},
-    {"reproduction"},
+    {"backend", "theory", "exceptions", "atomic"},
+    {"data", "record_file"},
+    {"solver", "result"},
+    {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
+    {"datasets", "metrics", "fit", "online"},
+    {"estimator"},
+    {"pages", "baselines", "reproduction"},
     {"command_files", "command_printing", "command_reproduce", "cli", "__main__"},
 ]
 
@@ -114,7 +101,7 @@ assert "sklearn" not in sys.modules and "scipy" not in sys.modules
 
 
 def test_every_module_can_be_imported_first():
-    without = {"kernels.triton_kernels"} if importlib.util.find_spec("triton") is None else set()
+    without = {"backend.triton_kernels"} if importlib.util.find_spec("triton") is None else set()
     names = [f"elldict.{name}" for name, _ in modules() if name and name not in without]
     run_python(f"""
 import importlib, sys

@@ -6,13 +6,11 @@ import pytest
 from helpers import prepared
 
 from elldict import LpDictionaryLearning
-from elldict.kernels import generic
+from elldict.backend import base as generic
+from elldict.backend.base import Space, is_foreign, to_numpy
 from elldict.metrics import recovery_error
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import polar
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
-from elldict.space import Space, is_foreign, to_numpy
+from elldict.solver.directions import polar
+from elldict.solver.objective import Lp, Needs, measure
 
 
 @pytest.fixture(params=["array_api_strict", "torch"])

@@ -14,7 +14,7 @@ from elldict.baselines.riemannian_gradient import riemannian_step
 from elldict.baselines.top_k import keep_largest
 from elldict.baselines.trust_region import SmoothedL1
 from elldict.metrics import match_atoms
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 
 LIBRARIES = {"KSVD": "dictlearn", "TrustRegionL1": "pymanopt", "RiemannianGradient": "pymanopt", "Picard": "picard"}
 

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from elldict import LpDictionaryLearning, judging
+from elldict import LpDictionaryLearning
+from elldict import diagnostics as judging
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import recovery_error
-from elldict.solver.basins import Pair, suspicious_pairs, unmixed
+from elldict.solver.mixed_atoms import Pair, suspicious_pairs, unmixed
 
 
 def mixture(angle, n=8, r=2000, seed=0):

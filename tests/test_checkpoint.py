@@ -18,12 +18,12 @@ import pytest
 
 import elldict
 from elldict import LpDictionaryLearning, record_file
+from elldict import checkpoint as checkpoints
+from elldict.checkpoint import CheckpointError
+from elldict.data.dataset import MemorySamples
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NoCheckpointWarning
 from elldict.record_file import HEAD, MARK, Draft, RecordFile, RecordFileError
-from elldict.samples.memory import MemorySamples
-from elldict.solver import checkpoint as checkpoints
-from elldict.solver.checkpoint import CheckpointError
 
 ROADS = {
     "default": {},
@@ -272,8 +272,8 @@ def test_fault_26_another_version_is_refused(X, path, monkeypatch):
 def test_another_road_is_noticed(X, path, monkeypatch):
     """Rounding that differs, as on another processor, must not be patched together with what was."""
     interrupted(X, path, 6, solver="power")
-    step = elldict.fitting.power_step
-    monkeypatch.setattr(elldict.fitting, "power_step", lambda sums, A: np.nextafter(step(sums, A), 2))
+    step = elldict.fit.power_step
+    monkeypatch.setattr(elldict.fit, "power_step", lambda sums, A: np.nextafter(step(sums, A), 2))
     with pytest.raises(CheckpointError, match=r"Record \d+ of \d+ .* answers another question .* rounding differs"):
         model_of(solver="power").fit(X, checkpoint=path, resume=True)
 
@@ -326,7 +326,7 @@ def test_rows_of_large_samples_are_recorded(path, monkeypatch):
     """Rows that are a small part of the samples are not read again; those of levels in memory are not recorded."""
     X, _, _ = make_bernoulli_gaussian(40_000, 8, density=0.3, noise_std=0.1, random_state=0)
     monkeypatch.setattr(checkpoints, "SMALL_PART", 4)
-    monkeypatch.setattr("elldict.samples.growth.MOST_BYTES", 8000 * X[0].nbytes)
+    monkeypatch.setattr("elldict.data.subsample.MOST_BYTES", 8000 * X[0].nbytes)
     first = model_of().fit(X, checkpoint=path)
     rows = MemorySamples.rows
 

@@ -18,9 +18,9 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, cli
+from elldict.checkpoint import Checkpoint
+from elldict.data.writers import NpySink
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.samples.sinks import NpySink
-from elldict.solver.checkpoint import Checkpoint
 
 N_FEATURES = 6
 

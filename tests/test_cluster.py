@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
-from elldict.samples import base, cluster
-from elldict.samples.cluster import dask_samples
-from elldict.samples.memory import MemorySamples
-from elldict.samples.npy import npy_reader
-from elldict.samples.survey import SpreadKernel, survey
+from elldict.data import dask as cluster
+from elldict.data import dataset as base
+from elldict.data.dask import dask_samples
+from elldict.data.dataset import MemorySamples
+from elldict.data.npy import npy_reader
+from elldict.data.statistics import SpreadKernel, survey
 
 LAYOUTS = {
     "one": (4000, 12),
@@ -231,7 +232,7 @@ def test_without_dask_the_error_names_the_extra():
 import sys
 sys.modules["dask"] = None
 try:
-    import elldict.samples.cluster
+    import elldict.data.dask
 except ImportError as error:
     assert "pip install 'elldict[dask]'" in str(error), error
 else:

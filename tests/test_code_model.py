@@ -5,11 +5,10 @@ import pytest
 from scipy import stats
 from scipy.optimize import check_grad
 
-from elldict.kernels.generic import FreshWork
-from elldict.solver import code_model
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model
-from elldict.solver.contrasts import BernoulliGaussian
-from elldict.solver.terms import Needs
+from elldict.backend.base import FreshWork
+from elldict.solver import spike_slab as code_model
+from elldict.solver.objective import Needs
+from elldict.solver.spike_slab import BernoulliGaussian, CodeModel, Counts, fit_code_model
 
 MODEL = CodeModel(np.array([0.1, 0.3, 0.7]), np.array([1.0, 4.0, 0.5]), 0.04)
 

@@ -5,22 +5,18 @@ import pytest
 from helpers import assert_same_atoms
 
 from elldict import LpDictionaryLearning
+from elldict.backend.base import FreshWork, Space, to_numpy
+from elldict.backend.torch import fused_terms
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.kernels.fused import fused_terms
-from elldict.kernels.generic import FreshWork
 from elldict.metrics import recovery_error
 from elldict.reproduction.methods import make_cell
 from elldict.reproduction.tasks import run_cell
-from elldict.solver import device_law
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
-from elldict.solver.contrasts import BernoulliGaussian, Both, Lp
-from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.rest import mean_error
-from elldict.solver.steps import PairwiseNewton
-from elldict.solver.sums import Sums
-from elldict.solver.terms import Needs, Tally
-from elldict.solver.witnesses import Witnesses
-from elldict.space import Space, to_numpy
+from elldict.solver import spike_slab as device_law
+from elldict.solver.code_subsample import Witnesses
+from elldict.solver.directions import PairwiseNewton, polar, random_orthonormal
+from elldict.solver.loop import mean_error
+from elldict.solver.objective import Both, Lp, Needs, Sums, Tally
+from elldict.solver.spike_slab import BernoulliGaussian, CodeModel, Counts, fit_code_model, followed_code_model
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")]

@@ -5,10 +5,10 @@ import pytest
 
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.diagnostics import correlated_errors, dependent_errors
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning
 from elldict.metrics import recovery_error
-from elldict.solver.code_model import CodeModel
-from elldict.solver.dependence import correlated_errors, dependent_errors
+from elldict.solver.spike_slab import CodeModel
 from elldict.theory.accuracy import whitening_error
 
 

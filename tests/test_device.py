@@ -10,22 +10,17 @@ from helpers import assert_same_atoms, prepared
 
 import elldict
 from elldict import LpDictionaryLearning
+from elldict.backend.base import HOST, Space, to_numpy
+from elldict.data import gpu_stream as device_room
+from elldict.data.dataset import FEWEST_ROWS, GPU_TILE_BYTES, MemorySamples, rows_per_tile, with_room
+from elldict.data.gpu_stream import DeviceSamples, blocks, placed
+from elldict.data.statistics import Frame, survey
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SmallerTilesWarning
-from elldict.samples import device as device_room
-from elldict.samples.base import GPU_TILE_BYTES, rows_per_tile
-from elldict.samples.device import DeviceSamples, blocks, placed
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.samples.room import FEWEST_ROWS, with_room
-from elldict.samples.survey import survey
-from elldict.solver import device_law
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model, rough_code_model
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import lack_of_orthonormality, nearby_polar, polar_by_products, random_orthonormal
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
-from elldict.space import HOST, Space, to_numpy
+from elldict.solver import spike_slab as device_law
+from elldict.solver.directions import lack_of_orthonormality, nearby_polar, polar_by_products, random_orthonormal
+from elldict.solver.objective import Lp, Needs, measure
+from elldict.solver.spike_slab import CodeModel, Counts, fit_code_model, followed_code_model, rough_code_model
 
 
 @pytest.fixture
@@ -129,7 +124,7 @@ def test_numpy_in_and_numpy_out(elsewhere, monkeypatch, way):
         kept["samples"] = placed(samples, device)
         return kept["samples"]
 
-    monkeypatch.setattr("elldict.learning.placed", kept_placed)
+    monkeypatch.setattr("elldict.estimator.placed", kept_placed)
     seen = []
     model = LpDictionaryLearning(device="cuda", random_state=0)
     model.fit(X, callback=lambda iteration: seen.append(iteration.components))
@@ -233,7 +228,7 @@ class Greedy:
 
 @pytest.mark.parametrize("kind", [MemorySamples, DeviceSamples])
 def test_fault_31_out_of_memory_means_smaller_tiles_and_the_same_sums(easy, elsewhere, kind):
-    from elldict.samples.survey import SpreadKernel  # noqa: PLC0415
+    from elldict.data.statistics import SpreadKernel  # noqa: PLC0415
 
     source = MemorySamples(easy[0])
     samples = MemorySamples(easy[0], 4000) if kind is MemorySamples else DeviceSamples(source, elsewhere, 4000)

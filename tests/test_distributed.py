@@ -14,11 +14,11 @@ from distributed import Client, Future, LocalCluster
 from distributed.core import Status
 
 from elldict import LpDictionaryLearning
+from elldict.data import dataset as base
+from elldict.data.dask import dask_samples
+from elldict.data.npy import npy_reader
+from elldict.data.statistics import SpreadKernel
 from elldict.exceptions import ClusterError
-from elldict.samples import base
-from elldict.samples.cluster import dask_samples
-from elldict.samples.npy import npy_reader
-from elldict.samples.survey import SpreadKernel
 
 CHUNKS = ((700, 1, 1299, 1500, 500), 12)
 

@@ -20,15 +20,12 @@ from sklearn.utils._param_validation import InvalidParameterError
 from threadpoolctl import threadpool_limits
 
 from elldict import LpDictionaryLearning
+from elldict.data.dataset import MemorySamples, tile_bounds
+from elldict.data.statistics import survey
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.metrics import recovery_error
-from elldict.samples.base import tile_bounds
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
+from elldict.solver.objective import Lp, Needs, measure
 
 
 def two_cores():
@@ -44,7 +41,7 @@ def fit(X, **options):
 @pytest.mark.parametrize("sample", [0, 1999, 3999])
 @pytest.mark.parametrize("method", ["fit", "transform"])
 def test_fault_01_nan_and_inf_are_found_and_named(easy, bad, sample, method, monkeypatch):
-    monkeypatch.setattr("elldict.samples.memory.rows_per_tile", lambda r, n, dtype, on_gpu: 1000)
+    monkeypatch.setattr("elldict.data.dataset.rows_per_tile", lambda r, n, dtype, on_gpu: 1000)
     model = fit(easy[0])
     X = easy[0].copy()
     X[sample, 7] = bad
@@ -408,7 +405,7 @@ def test_fault_20_memory_stays_within_64_megabytes_beyond_the_samples(options):
 @pytest.mark.parametrize("tile_rows", [1, 101, 4000, 4001])
 def test_fault_21_block_size_does_not_matter(easy, tile_rows, monkeypatch):
     expected = fit(easy[0], center=True, tol=1e-9)
-    monkeypatch.setattr("elldict.samples.memory.rows_per_tile", lambda r, n, dtype, on_gpu: tile_rows)
+    monkeypatch.setattr("elldict.data.dataset.rows_per_tile", lambda r, n, dtype, on_gpu: tile_rows)
     model = fit(easy[0], center=True, tol=1e-9)
     np.testing.assert_allclose(model.components_, expected.components_, atol=1e-10)
     np.testing.assert_allclose(model.transform(easy[0]), expected.transform(easy[0]), atol=1e-10)

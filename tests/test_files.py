@@ -18,14 +18,13 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, open_samples
+from elldict.data import file as ahead
+from elldict.data.dataset import MemorySamples
+from elldict.data.file import FileSamples, ReadAhead
+from elldict.data.npy import npy_reader
+from elldict.data.writers import NpySink, ZarrSink
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SamplesChangedError, SamplesFileError
-from elldict.samples import ahead
-from elldict.samples.ahead import ReadAhead
-from elldict.samples.files import FileSamples
-from elldict.samples.memory import MemorySamples
-from elldict.samples.npy import npy_reader
-from elldict.samples.sinks import NpySink, ZarrSink
 
 N_SAMPLES, N_FEATURES = 9001, 24  # four tiles
 
@@ -224,7 +223,7 @@ def test_other_numbers_are_widened_as_those_of_arrays_are(X, tmp_path, kind, con
 
 
 def test_many_blocks_are_read_once_each_and_in_order(X, tmp_path, monkeypatch):
-    monkeypatch.setattr("elldict.samples.files.rows_per_tile", lambda *_: 7)
+    monkeypatch.setattr("elldict.data.file.rows_per_tile", lambda *_: 7)
     samples = open_samples(as_npy(X, tmp_path), block_size=20)
     asked = []
     read = type(samples.reader).read

@@ -5,9 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from elldict.samples import digest
-from elldict.samples.digest import sampled_ranges
-from elldict.samples.memory import MemorySamples
+from elldict.data import dataset as digest
+from elldict.data.dataset import MemorySamples, sampled_ranges
 
 
 def test_memory_fingerprint_follows_shape_dtype_and_every_value(rng):

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from elldict.samples.fold import folded
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import SpreadKernel
+from elldict.data.dataset import MemorySamples, folded
+from elldict.data.statistics import SpreadKernel
 
 
 def by_definition(totals):

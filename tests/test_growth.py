@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
+from elldict.backend.base import to_numpy
+from elldict.data import subsample as growth
+from elldict.data.dataset import MemorySamples
+from elldict.data.open import open_samples
+from elldict.data.subsample import Batches, Growth
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.samples import growth
-from elldict.samples.growth import Batches, Growth
-from elldict.samples.memory import MemorySamples
-from elldict.samples.open import open_samples
-from elldict.solver.quick import QuickRoad
-from elldict.solver.rest import sparsity
-from elldict.solver.sums import Sums
-from elldict.space import to_numpy
+from elldict.solver.loop import sparsity
+from elldict.solver.objective import Sums
+from elldict.solver.schedule import QuickRoad
 
 
 class RowSum:

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
+from elldict.backend.base import BufferedWork, FreshWork
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.kernels.generic import FreshWork
-from elldict.kernels.host import BufferedWork
-from elldict.solver.messages import CorruptedModel, Gate, cleaned, first_rest, learned, scheduled
+from elldict.solver.amp import CorruptedModel, Gate, cleaned, first_rest, learned, scheduled
 
 
 @pytest.fixture(scope="module")

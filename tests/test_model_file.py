@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 
 import elldict
-from elldict import LpDictionaryLearning, model_file
-from elldict.model_file import ModelFileError
+from elldict import LpDictionaryLearning
+from elldict import persistence as model_file
+from elldict.persistence import ModelFileError
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from helpers import prepared
 
-from elldict.coding import CodeKernel, SoftThreshold, likelihood_coder
-from elldict.samples.survey import SpreadKernel
-from elldict.solver.code_model import CodeModel
-from elldict.solver.contrasts import BernoulliGaussian, Both, Lp, SparseCorruption
-from elldict.solver.messages import CorruptedModel, scheduled
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.sums import SumKernel
-from elldict.solver.terms import Needs
+from elldict.data.statistics import SpreadKernel
+from elldict.solver.amp import CorruptedModel, scheduled
+from elldict.solver.corruption import SparseCorruption
+from elldict.solver.directions import random_orthonormal
+from elldict.solver.objective import Both, Lp, Needs, SumKernel
+from elldict.solver.spike_slab import BernoulliGaussian, CodeModel
+from elldict.transform import CodeKernel, SoftThreshold, likelihood_coder
 
 
 def kernels(X, A):

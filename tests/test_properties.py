@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 
 quick = settings(max_examples=30, deadline=None)
 seeds = st.integers(0, 2**31)

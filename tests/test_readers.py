@@ -7,9 +7,9 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from elldict.data.file import ReadAhead
+from elldict.data.npy import memmap_reader, npy_reader
 from elldict.exceptions import SamplesChangedError, SamplesFileError
-from elldict.samples.ahead import ReadAhead
-from elldict.samples.npy import memmap_reader, npy_reader
 
 SHAPE = (103, 5)
 

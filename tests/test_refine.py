@@ -9,9 +9,8 @@ import elldict
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.steps import IdleStep, PairwiseNewton
-from elldict.solver.sums import Sums
+from elldict.solver.directions import IdleStep, PairwiseNewton, polar, random_orthonormal
+from elldict.solver.objective import Sums
 from elldict.theory import cramer_rao_bound, expected_error
 from elldict.theory.accuracy import CodeMoments, atom_errors
 

@@ -16,7 +16,7 @@ from elldict.reproduction.figure3 import Run, population_cell
 from elldict.reproduction.images import ImagesError, Source, Split, packed, unpacked
 from elldict.reproduction.methods import METHODS, make_cell
 from elldict.reproduction.tasks import run_cell, unit_row_error, uses_card
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}
 MNIST = Path(__file__).parents[2] / "shared" / "data" / "mnist.npz"

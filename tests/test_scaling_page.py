@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
-from elldict.samples import base
-from elldict.samples.npy import npy_reader
+from elldict.data import dataset as base
+from elldict.data.npy import npy_reader
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scaling.md"

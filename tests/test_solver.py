@@ -7,14 +7,10 @@ import numpy as np
 import pytest
 from helpers import one_step, plain_power_step, prepared, run_from, sums_at
 
-from elldict.kernels.generic import FreshWork
-from elldict.kernels.host import BufferedWork
-from elldict.solver.contrasts import Linear, Lp, power
-from elldict.solver.loop import distance
-from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.stage import precision_for
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs, Terms
+from elldict.backend.base import BufferedWork, FreshWork
+from elldict.solver.directions import polar, random_orthonormal
+from elldict.solver.loop import distance, precision_for
+from elldict.solver.objective import Linear, Lp, Needs, Terms, measure, power
 
 
 @pytest.mark.parametrize("p", [2.2, 2.5, 3, 3.5, 4, 5, 6.7, 8, 20])

@@ -17,8 +17,8 @@ from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import match_atoms, recovery_error
-from elldict.solver.stream import Stream, kept
-from elldict.streaming import Collection, enough
+from elldict.online import Collection, enough
+from elldict.solver.online import Stream, kept
 from elldict.theory import cramer_rao_bound, expected_error
 
 N = 16

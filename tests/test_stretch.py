@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from elldict.samples.fold import folded
-from elldict.samples.stretch import Grid, Node, Rows, Stretching, whole_sum
+from elldict.data.dask_tasks import Grid, Node, Rows, Stretching, whole_sum
+from elldict.data.dataset import folded
 
 
 class Trace:

@@ -5,10 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from elldict.samples.base import rows_per_tile, tile_bounds
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import survey
-from elldict.solver.polar import random_orthonormal
+from elldict.data.dataset import MemorySamples, rows_per_tile, tile_bounds
+from elldict.data.statistics import survey
+from elldict.solver.directions import random_orthonormal
 
 
 @pytest.mark.parametrize("center", [False, True])

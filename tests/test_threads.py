@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from elldict import LpDictionaryLearning
-from elldict.kernels import threads
+from elldict.backend import threads
 
 
 class FakeBlas:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from watch import Matrix, Watch
 
 from elldict import Iteration, LpDictionaryLearning
-from elldict.space import to_numpy
+from elldict.backend.base import to_numpy
 from solvers.base import Solver
 
 

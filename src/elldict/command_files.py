@@ -11,8 +11,8 @@ import numpy as np
 from elldict.atomic import temporary_beside
 
 if TYPE_CHECKING:
-    from elldict.samples.base import Samples
-    from elldict.space import Array, Space
+    from elldict.backend.base import Array, Space
+    from elldict.data.dataset import Samples
 
 
 class MistakeError(Exception):
@@ -42,7 +42,7 @@ def check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: 
 
 def open_data(path: Path, columns: Sequence[str], block_size: int | None) -> Samples:
     """Samples of a file, left on disk."""
-    from elldict.samples.open import open_samples  # noqa: PLC0415
+    from elldict.data.open import open_samples  # noqa: PLC0415
 
     column = columns[0] if len(columns) == 1 else list(columns) or None
     return open_samples(path, column=column, block_size=block_size)
@@ -50,7 +50,7 @@ def open_data(path: Path, columns: Sequence[str], block_size: int | None) -> Sam
 
 def share_not_zero(path: Path) -> float:
     """Share of the values in a file that are not zero; read a block at a time, as whoever wrote them did."""
-    from elldict.samples.open import open_samples  # noqa: PLC0415
+    from elldict.data.open import open_samples  # noqa: PLC0415
 
     samples = open_samples(path)
     return samples.sum_over(NonZeroKernel()) / (samples.n_samples * samples.n_features)

@@ -17,13 +17,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_array, validate_data
 
+from elldict.backend.base import HOST, Array, Space, detached, is_foreign, real_dtype
+from elldict.data.dataset import MemorySamples, Samples, find_misfit
+from elldict.data.file import needed
+from elldict.data.open import is_samples, is_source, open_samples
+from elldict.data.statistics import Survey
 from elldict.exceptions import NoCheckpointWarning
-from elldict.samples.base import Samples, find_misfit
-from elldict.samples.memory import MemorySamples
-from elldict.samples.open import is_samples, is_source, open_samples
-from elldict.samples.packages import needed
-from elldict.samples.survey import Survey
-from elldict.space import HOST, Array, Space, detached, is_foreign, real_dtype
 
 
 def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Samples:

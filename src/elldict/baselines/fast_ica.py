@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.decomposition import FastICA as SklearnFastICA
 
-from elldict.solver.polar import polar
+from elldict.solver.directions import polar
 
 
 class FastICA(BaseEstimator):

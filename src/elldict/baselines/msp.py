@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 
-from elldict.learning import LpDictionaryLearning
+from elldict.estimator import LpDictionaryLearning
 
 
 class MSP(BaseEstimator):

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from elldict.baselines.packages import required
-from elldict.solver.polar import polar
+from elldict.solver.directions import polar
 
 
 class Picard(BaseEstimator):

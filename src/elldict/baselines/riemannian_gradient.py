@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from elldict.baselines.packages import required
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 from elldict.validation import check_rng
 
 Matrix = NDArray[np.float64]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from elldict.learning import LpDictionaryLearning
-from elldict.solver.polar import polar
+from elldict.estimator import LpDictionaryLearning
+from elldict.solver.directions import polar
 
 
 def keep_largest(codes: NDArray[np.float64], k: int) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elldict import __version__, baselines
-from elldict.learning import LpDictionaryLearning
+from elldict.estimator import LpDictionaryLearning
 from elldict.reproduction.cell import DATA_REVISION, Cell, Scalar, frozen
 
 ANNEALED = (3, 2.5, 2.2)

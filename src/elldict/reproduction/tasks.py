@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.backend.base import Array, to_numpy
 from elldict.baselines.riemannian_gradient import riemannian_step
+from elldict.data.gpu_stream import device_space
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import frobenius_error, sphere_error
 from elldict.reproduction import images
 from elldict.reproduction.cell import Cell
 from elldict.reproduction.methods import METHODS
-from elldict.samples.device import device_space
-from elldict.solver.polar import random_orthonormal
-from elldict.space import Array, to_numpy
+from elldict.solver.directions import random_orthonormal
 from elldict.theory import population_gradient, population_step
 
 Values = dict[str, Any]

@@ -11,18 +11,154 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.samples.base import Samples
-from elldict.samples.frame import Frame
-from elldict.solver.contrasts import Both, Contrast
-from elldict.solver.polar import polar
-from elldict.solver.recorded import ROUNDING, Recorded
-from elldict.solver.rest import LARGEST_ANGLE, angle_in_doubt, last_step, sparsity
-from elldict.solver.result import Callback, Iteration, Solution
-from elldict.solver.stage import Halt, Point, Stage
-from elldict.solver.steps import power_step
-from elldict.solver.sums import Sums, measure
-from elldict.solver.terms import Needs
-from elldict.space import Array, Space, total
+from elldict.backend.base import Array, Space, to_numpy, total
+from elldict.data.dataset import Samples
+from elldict.data.statistics import Frame
+from elldict.result import Callback, Iteration, Solution
+from elldict.solver.directions import Step, polar, power_step
+from elldict.solver.objective import Both, Contrast, Needs, Sums, maximised, measure, moments
+from elldict.theory import chance
+from elldict.theory.accuracy import atom_errors
+
+Refit = Callable[[Contrast, Array, float], Contrast]
+"""From the contrast in use, A, and the longest move of an atom on the way there, to the contrast that fits at A."""
+
+
+class Follow(Protocol):
+    """Writes the law of codes that fits at A, or the old one if it hardly differs, and its lines; see `Witnesses`."""
+
+    def __call__(self, A: Array, old: Array, squares: Array, law: Array, lines: tuple[Array, Array]) -> Array:
+        """Return 1 if it is the old law, otherwise 0, as an array of one number."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the loop does until A stops moving."""
+
+    contrast: Contrast
+    step: Step
+    precision: str  # of the products; sums are float64
+    tol: float  # on the root mean square, over atoms, of the length of the step
+    max_iter: int
+    need: Needs = Needs.GRADIENT
+    refit: Refit | None = None
+    slack: float = 0.0  # fall of the objective that a refit alone can cause
+    resolution: float = 0.0  # share of the angle that the error bar speaks of, below which steps are of no use
+    hopeless: Callable[[Sums], bool] | None = None  # asked once, whether to go on is of no use
+    follow: Follow | None = None  # the same as refit, for whoever cannot leave the device
+    provisional: bool = False  # where it ends, the next one begins: nobody has to look there
+    restless: bool = False  # other samples in every look: objectives do not compare, and steps never come to rest
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a run is: A, the contrast in use, and its sums there."""
+
+    A: Array
+    contrast: Contrast
+    sums: Sums
+    doubt: float | None = None  # angle that the error bar leaves in doubt, if it is known
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Where a stage ended, and why."""
+
+    A: Array
+    contrast: Contrast
+    sums: Sums  # of the last look, a step before A
+    converged: bool
+    stopped: bool
+    status: str
+
+
+SAFE_DIGITS = {"float32": 30, "float64": 280}
+"""Powers of ten left for the largest term, g^2 = |z|^(2p-2): the range of the type, less what a sum needs."""
+
+
+def precision_for(p: float, *, dtype: str, code_bound: float) -> str:
+    """Precision in which the contrast of codes of this size does not overflow.
+
+    Parameters
+    ----------
+    p : float
+        Exponent of the contrast.
+    dtype : str
+        Precision of the samples.
+    code_bound : float
+        Largest code possible, in units of the root mean square.
+    """
+    digits = (2 * p - 2) * math.log10(code_bound)
+    if dtype == "float32" and digits <= SAFE_DIGITS["float32"]:
+        return "float32"
+    if digits <= SAFE_DIGITS["float64"]:
+        return "float64"
+    largest_p = 1 + SAFE_DIGITS["float64"] / math.log10(code_bound) / 2
+    raise ValueError(
+        f"p={p:g} is too large for these samples: the largest is {code_bound:.3g} times the root mean square, and "
+        f"{code_bound:.3g}**(2 p - 2) overflows. Use p <= {largest_p:.0f}, or remove outliers."
+    )
+
+
+USUAL_TOL = 1e-6
+
+EXACT_ANGLE = 1e-4
+"""An error bar this small is on its way to zero: recovery is exact, and worth the last steps."""
+
+LARGEST_ANGLE = 0.5
+LOST_STEP = 0.01
+"""An error bar larger than this is that of a place far from any maximum, where it means nothing, or of samples that do
+not tell one maximum from another, where steps of this length are of no use."""
+
+
+def last_step(stage: Stage, before: Point, here: Point, step: float) -> float:
+    """Length of a step from `here` that is the last, `step` being the one at hand.
+
+    While the contrast still follows A, the error bar falls from look to look and says nothing; and whoever asks for
+    more than the usual digits gets them.
+    """
+    settled = maximised(here.contrast) is maximised(before.contrast)
+    if not settled or not stage.resolution or stage.tol < USUAL_TOL or step > stage.resolution * LARGEST_ANGLE:
+        return stage.tol
+    angle = angle_in_doubt(here.sums) if here.doubt is None else here.doubt
+    if angle > LARGEST_ANGLE:
+        return max(stage.tol, LOST_STEP)
+    return stage.tol if angle < EXACT_ANGLE else max(stage.tol, stage.resolution * angle)
+
+
+def angle_in_doubt(sums: Sums) -> float:
+    """Root mean square, over atoms, of the distance that the error bar gives them; zero if it gives none."""
+    return doubtful_angle(float(mean_error(sums)))
+
+
+def mean_error(sums: Sums) -> Array:
+    """Mean error bar of the atoms, as an array of one number."""
+    kernels = Space.of(sums.z2).kernels
+    if kernels is not None:
+        found: Array = kernels.mean_error(sums.gz, sums.g2, sums.slope, sums.z2, sums.weight)
+        return found
+    return Space.of(sums.z2).xp.mean(atom_errors(moments(sums), sums.weight))
+
+
+def doubtful_angle(error: float) -> float:
+    """Root mean square, over atoms, of the distance that the error bar gives them; zero if it gives none."""
+    return math.sqrt(error / 2) if math.isfinite(error) else 0.0
+
+
+def sparsity(sums: Sums) -> float:
+    """Standard errors by which codes are sparser than Gaussian ones, taken together; sums of l_p.
+
+    The scores of m atoms are independent and standard normal if codes are Gaussian, and their samples have never been
+    seen before.
+    """
+    magnitude, z2 = (to_numpy(total) / sums.weight for total in (sums.extra["magnitude"], sums.z2))
+    score = chance.sparsity_score(magnitude, z2, sums.weight)
+    return float(np.sum(score)) / math.sqrt(len(score))
+
+
+ROUNDING = {"tfloat32": 1e-4, "float32": 1e-5, "float64": 1e-11}
+"""Relative fall of the objective that rounding alone can explain."""
 
 PATIENCE = 8
 """Iterations after which a stage may be found to be hopeless."""
@@ -59,6 +195,7 @@ class Journal:
 
     callback: Callback | None = None
     keeper: Keeper | None = None
+    capture: Callable[[Run, Stage, Array], Walk | None] = lambda *_: None  # a walk on a card, if it can be captured
     passes: float = 0.0
     began: float = field(default_factory=time.perf_counter)
 
@@ -158,7 +295,7 @@ def solve_from(A: Array, run: Run, stages: Sequence[Stage], beside: Contrast | N
 
 def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
-    walk = Recorded.of(run, stage, A) or (RestlessWalk if stage.restless else Walk)(run, stage)
+    walk = run.journal.capture(run, stage, A) or (RestlessWalk if stage.restless else Walk)(run, stage)
     first, here = begun(run, walk, number, A)
     before = here
     for iteration in range(first, stage.max_iter + 1):
@@ -182,7 +319,7 @@ def run_stage(run: Run, number: int, stage: Stage, A: Array) -> Halt:
     return walk.end(Halt(safest(stage, here, moved), here.contrast, here.sums, False, False, status))
 
 
-def begun(run: Run, walk: Walk | Recorded, number: int, A: Array) -> tuple[int, Point]:
+def begun(run: Run, walk: Walk, number: int, A: Array) -> tuple[int, Point]:
     """First step to take and where from: at A, or where a stage that was interrupted left off."""
     keeper = run.journal.keeper
     place = None if keeper is None else keeper.recalled(run, number, walk.stage, A)

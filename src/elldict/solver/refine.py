@@ -10,20 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.solver.basins import Pair, plainly_mixed
-from elldict.solver.code_model import CodeModel
-from elldict.solver.contrasts import BernoulliGaussian, Lp, SparseCorruption
-from elldict.solver.corrupted import Suspects, corrupted_solution, looks_corrupted
-from elldict.solver.evidence import AS_ASKED, MOST_ERROR, NOTHING_FOUND, error_bar, judge, judge_cleaned
-from elldict.solver.loop import Run, solve_from
-from elldict.solver.messages import CorruptedModel
-from elldict.solver.result import Solution
-from elldict.solver.stage import Stage
-from elldict.solver.steps import IdleStep, PairwiseNewton
-from elldict.solver.sums import Sums, moments
-from elldict.solver.terms import Needs
-from elldict.solver.witnesses import Witnesses
-from elldict.space import Array, to_numpy
+from elldict.backend.base import Array, to_numpy
+from elldict.result import Solution
+from elldict.solver.amp import CorruptedModel
+from elldict.solver.code_subsample import Witnesses
+from elldict.solver.corruption import SparseCorruption, Suspects, corrupted_solution, looks_corrupted
+from elldict.solver.directions import IdleStep, PairwiseNewton
+from elldict.solver.loop import Run, Stage, solve_from
+from elldict.solver.mixed_atoms import Pair, plainly_mixed
+from elldict.solver.model_selection import AS_ASKED, MOST_ERROR, NOTHING_FOUND, error_bar, judge, judge_cleaned
+from elldict.solver.objective import Lp, Needs, Sums, moments
+from elldict.solver.spike_slab import BernoulliGaussian, CodeModel
 from elldict.theory.accuracy import CodeMoments
 
 MOST_REPAIRS = 4

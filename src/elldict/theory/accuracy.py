@@ -10,7 +10,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import gamma
 
-from elldict.space import Array, Space, to_numpy
+from elldict.backend.base import Array, Space, to_numpy
 
 __all__ = ["cramer_rao_bound", "expected_error", "gaussian_moment"]
 
