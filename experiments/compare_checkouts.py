@@ -195,7 +195,11 @@ def compare(name: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
     memory = after["peak_kb"] / before["peak_kb"] if before["peak_kb"] else 1.0
     found = "same bits" if same else _describe_difference(before, after)
     passes = f"{after['passes']:.4g} passes" + ("" if same_passes else f" (before {before['passes']:.4g})")
-    words = "" if before["status"] == after["status"] else f"\n    status before: {before['status']}\n    now: {after['status']}"
+    words = (
+        ""
+        if before["status"] == after["status"]
+        else f"\n    status before: {before['status']}\n    now: {after['status']}"
+    )
     print(f"{name:16s} {found}, {passes}, memory x {memory:.3f}{words}")
     return same and same_passes
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from elldict import exceptions
-from elldict.backend.base import Space
-from elldict.data.dataset import MemorySamples
+from elldict.backend.base import Backend
+from elldict.data.dataset import ArrayDataset
 from elldict.datasets import make_bernoulli_gaussian
 
 
@@ -61,19 +61,19 @@ def solved_elsewhere(request, monkeypatch):
         as_if_on_a_card(monkeypatch)
     device = "cuda" if where == "cuda" else "cpu"
 
-    def placed(samples, device_asked):
-        if not isinstance(samples, MemorySamples) or not isinstance(samples.X, np.ndarray):
+    def place_on_device(samples, device_asked):
+        if not isinstance(samples, ArrayDataset) or not isinstance(samples.X, np.ndarray):
             return samples
         tile_rows = 0 if samples.tile_rows >= samples.n_samples or where in ("card", "cuda") else samples.tile_rows
-        return MemorySamples(Space.of(torch.empty(0, device=device)).asarray(samples.X, samples.dtype), tile_rows)
+        return ArrayDataset(Backend.of(torch.empty(0, device=device)).asarray(samples.X, samples.dtype), tile_rows)
 
-    monkeypatch.setattr("elldict.estimator.placed", placed)
+    monkeypatch.setattr("elldict.estimator.place_on_device", place_on_device)
 
 
 def as_if_on_a_card(monkeypatch):
     """Torch on the host passes for a card that has neither kernels nor graphs of its own."""
-    monkeypatch.setattr(Space, "on_gpu", property(lambda space: array_api_compat.is_torch_namespace(space.xp)))
-    monkeypatch.setattr(Space, "_is_torch_on_gpu", False)
+    monkeypatch.setattr(Backend, "on_gpu", property(lambda backend: array_api_compat.is_torch_namespace(backend.xp)))
+    monkeypatch.setattr(Backend, "_is_torch_on_gpu", False)
 
 
 @pytest.fixture

@@ -39,8 +39,8 @@ def imports_of(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "elldict":
             base = node.module.removeprefix("elldict").lstrip(".")
             for alias in node.names:
-                inner = f"{base}.{alias.name}".lstrip(".")
-                yield inner if inner in known else base
+                to_white = f"{base}.{alias.name}".lstrip(".")
+                yield to_white if to_white in known else base
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "elldict":

@@ -87,12 +87,12 @@ def test_a_riemannian_step_stays_on_its_manifold(rng):
 
 
 def test_the_smoothed_l1_has_the_derivatives_it_says(rng):
-    contrast = SmoothedL1(rng.standard_normal((50, 4)), mu=0.3)
+    objective = SmoothedL1(rng.standard_normal((50, 4)), mu=0.3)
     q, v, h = rng.standard_normal(4), rng.standard_normal(4), 1e-5
-    slope = (contrast.value(q + h * v) - contrast.value(q - h * v)) / (2 * h)
-    assert contrast.gradient(q) @ v == pytest.approx(slope, rel=1e-6)
-    curve = (contrast.gradient(q + h * v) - contrast.gradient(q - h * v)) / (2 * h)
-    np.testing.assert_allclose(contrast.hessian(q, v), curve, rtol=1e-5, atol=1e-8)
+    slope = (objective.value(q + h * v) - objective.value(q - h * v)) / (2 * h)
+    assert objective.gradient(q) @ v == pytest.approx(slope, rel=1e-6)
+    curve = (objective.gradient(q + h * v) - objective.gradient(q - h * v)) / (2 * h)
+    np.testing.assert_allclose(objective.hessian(q, v), curve, rtol=1e-5, atol=1e-8)
 
 
 def test_the_smoothed_l1_does_not_overflow():

@@ -57,11 +57,11 @@ def stored(tmp_path):
 
 def test_harness_stores_every_fit_once(stored):
     problem, path = stored
-    lines = list(importlib.import_module("bench_store").lines(path))
-    assert len(lines) == 2 * 3
-    assert {line["solver"] for line in lines[:3]} == {"elldict", "elldict power", "FastICA logcosh"}
-    assert lines[0]["solver"] != lines[3]["solver"]  # who begins changes
-    for line in lines:
+    coefficients = list(importlib.import_module("bench_store").coefficients(path))
+    assert len(coefficients) == 2 * 3
+    assert {line["solver"] for line in coefficients[:3]} == {"elldict", "elldict power", "FastICA logcosh"}
+    assert coefficients[0]["solver"] != coefficients[3]["solver"]  # who begins changes
+    for line in coefficients:
         assert line["problem"] == problem.name
         assert line["status"] == "done"
         assert line["wrong_atoms"] == 0
@@ -88,9 +88,9 @@ def test_watching_fastica_changes_nothing(rng):
 
 def test_report_renders_from_stored_lines(stored, tmp_path):
     problem, path = stored
-    growth = importlib.import_module("growth")
-    points = [growth.Point("n", n=n, r=500) for n in (8, 16)]
-    growth.measure_growth(points, repeats=1, threads=1, path=tmp_path / "growth.jsonl")
+    subsampler = importlib.import_module("growth")
+    points = [subsampler.Iterate("n", n=n, r=500) for n in (8, 16)]
+    subsampler.measure_growth(points, repeats=1, threads=1, path=tmp_path / "growth.jsonl")
     report = importlib.import_module("report")
     page, picture = report.write_report([problem], path.parent, tmp_path)
     text = page.read_text()
@@ -110,7 +110,7 @@ def test_curves_are_drawn(stored):
     assert curves.curves_figure([row]) is None  # the picture shows other problems
     named = replace(problem, family="Table 1", n_features=100)
     figure = curves.curves_figure([replace(row, problem=named)])
-    assert len(figure.axes[0].lines) >= 2 * 3
+    assert len(figure.axes[0].coefficients) >= 2 * 3
 
 
 def test_time_to_an_error_that_is_kept():

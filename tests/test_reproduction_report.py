@@ -21,7 +21,7 @@ from elldict.command_reproduce import parse_seconds
 from elldict.pages.palette import DARK, LIGHT
 from elldict.reproduction import figure1, figure5, paper, recovery_claims, recovery_table, report, table1, table2, words
 from elldict.reproduction.catalogue import EXPERIMENTS
-from elldict.reproduction.experiment import Claim, Size, Verdict
+from elldict.reproduction.experiment import Claim, Decision, Size
 from elldict.reproduction.figure3 import ROUNDING
 from elldict.reproduction.images import Source, packed
 from elldict.reproduction.methods import METHODS
@@ -80,7 +80,7 @@ def test_a_section_is_made_of_results(name):
     size = FULL if name == "table1" else QUICK  # a quick run has one size of K-SVD, which does not tell how it grows
     section = EXPERIMENTS[name].section(results_of(name, size), size)
     assert section.claims
-    assert all(claim.verdict is not Verdict.OPEN for claim in section.claims)
+    assert all(claim.verdict is not Decision.OPEN for claim in section.claims)
     for table in section.tables:
         assert table.rows
         assert all(len(row) == len(table.columns) for row in table.rows)
@@ -95,7 +95,7 @@ def test_a_section_can_be_made_of_nothing(name):
     size = FULL if name in ("table1", "figure6") else QUICK
     section = EXPERIMENTS[name].section(results_of(name, size, keep=lambda cell: False), size)
     if name != "figure2":  # needs no results
-        assert {claim.verdict for claim in section.claims} == {Verdict.OPEN}
+        assert {claim.verdict for claim in section.claims} == {Decision.OPEN}
     for picture in section.pictures:
         picture.draw(LIGHT, False)
 
@@ -205,8 +205,8 @@ EITHER_WAY = [  # experiment, claim, results that bear it out, results that do n
 
 @pytest.mark.parametrize(("name", "text", "for_it", "against_it"), EITHER_WAY, ids=[row[1][:30] for row in EITHER_WAY])
 def test_a_verdict_can_come_out_either_way(name, text, for_it, against_it):
-    assert verdicts(name, for_it)[text] is Verdict.HOLDS
-    assert verdicts(name, against_it)[text] is Verdict.FAILS
+    assert verdicts(name, for_it)[text] is Decision.HOLDS
+    assert verdicts(name, against_it)[text] is Decision.FAILS
 
 
 WORLDS = {  # values and seconds of a cell, in worlds that differ in everything that is claimed
@@ -295,7 +295,7 @@ def test_every_verdict_can_come_out_either_way():
 
 
 def _either_way(seen):
-    return Verdict.HOLDS in seen and bool(seen & {Verdict.PARTLY, Verdict.FAILS})
+    return Decision.HOLDS in seen and bool(seen & {Decision.PARTLY, Decision.FAILS})
 
 
 def test_agreement_allows_for_the_rounding_of_the_print():
@@ -312,13 +312,13 @@ def test_an_entry_says_why_there_is_no_number():
     cells = table1.LAYOUT.cells_at(row, column, FULL)
     nothing = recovery_table.make_entry(results_of("figure2", FULL).summary(cells), row, column, True)
     assert (nothing.text, nothing.tone) == ("–", "absent")
-    assert nothing.lines[0].startswith("paper .056")
-    assert nothing.lines[-2] == "not run"
-    assert re.match(r"2 trials, [0-9.]+\u202f(s|min)", nothing.lines[-1])
+    assert nothing.coefficients[0].startswith("paper .056")
+    assert nothing.coefficients[-2] == "not run"
+    assert re.match(r"2 trials, [0-9.]+\u202f(s|min)", nothing.coefficients[-1])
     results = results_of("figure2", FULL)
     results.store.records[cells[0].key] = Record(cells[0].identity, FAILED, {}, "MemoryError: no", MADE)
     failed = recovery_table.make_entry(results.summary(cells), row, column, True)
-    assert failed.lines[-1] == "failed: MemoryError: no"
+    assert failed.coefficients[-1] == "failed: MemoryError: no"
 
 
 def test_times_of_a_card_are_named_and_not_compared_with_those_of_a_core():
@@ -332,7 +332,7 @@ def test_times_of_a_card_are_named_and_not_compared_with_those_of_a_core():
     assert reader.rows_with(*table1.LP) == list(paper.TABLE_1)
     assert reader.timed_rows(*table1.LP) == list(paper.TABLE_1[:-1])
     entries = table1.section(results, FULL).tables[0].rows[-1]
-    assert sum("on a card" in line for entry in entries for line in entry.lines) == len(table1.LP)
+    assert sum("on a card" in line for entry in entries for line in entry.coefficients) == len(table1.LP)
     assert results.machines() == ["a machine", "a machine, a card"]
 
 
@@ -341,11 +341,11 @@ def test_an_entry_counts_the_fits_that_warned():
     cells = table1.LAYOUT.cells_at(row, column, FULL)
     results = results_of("table1", FULL)
     assert not any(
-        "warned" in line for line in recovery_table.make_entry(results.summary(cells), row, column, True).lines
+        "warned" in line for line in recovery_table.make_entry(results.summary(cells), row, column, True).coefficients
     )
     values = {**plausible(cells[0]), "warnings": ["ConvergenceWarning"]}
     results.store.records[cells[0].key] = Record(cells[0].identity, DONE, values, "", MADE)
-    assert recovery_table.make_entry(results.summary(cells), row, column, True).lines[-1] == "1 of 2 warned"
+    assert recovery_table.make_entry(results.summary(cells), row, column, True).coefficients[-1] == "1 of 2 warned"
 
 
 def test_theory_lies_where_half_of_the_trials_succeed():
@@ -371,8 +371,13 @@ def test_words():
         "2.0\u202fh",
     ]
     assert words.norm(3) == "ℓ₃"
-    assert Verdict.of(0, 0) is Verdict.OPEN
-    assert [Verdict.of(k, 4) for k in (0, 1, 2, 4)] == [Verdict.FAILS, Verdict.FAILS, Verdict.PARTLY, Verdict.HOLDS]
+    assert Decision.of(0, 0) is Decision.OPEN
+    assert [Decision.of(k, 4) for k in (0, 1, 2, 4)] == [
+        Decision.FAILS,
+        Decision.FAILS,
+        Decision.PARTLY,
+        Decision.HOLDS,
+    ]
 
 
 # --- page -------------------------------------------------------------------------------------------------------------
@@ -474,7 +479,7 @@ def probed(html, folder, width):
 
 
 @pytest.fixture(scope="module")
-def seen(html, folder):
+def count_pass(html, folder):
     return probed(html, folder, 1200)
 
 
@@ -554,8 +559,8 @@ def test_times_are_read():
 
 
 def test_the_headline_counts_what_was_not_run():
-    held, open_ = (Claim("text", "found", verdict) for verdict in (Verdict.HOLDS, Verdict.OPEN))
+    held, open_ = (Claim("text", "found", verdict) for verdict in (Decision.HOLDS, Decision.OPEN))
     assert report._headline([held, held]) == "2 of 2 claims of the paper hold"
     assert report._headline([held, open_]) == "1 of 1 claims of the paper hold, 1 not run yet"
-    assert report._headline([Claim("text", "found", Verdict.HOLDS, ours=True)]) == "1 of 1 claims of ours hold"
+    assert report._headline([Claim("text", "found", Decision.HOLDS, ours=True)]) == "1 of 1 claims of ours hold"
     assert report._headline([open_]) == "Nothing has been run yet"

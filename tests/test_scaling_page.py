@@ -42,6 +42,6 @@ def test_the_tables_are_those_of_the_last_measurement(monkeypatch):
     import bench_store as store  # noqa: PLC0415
     import scaling_tables as tables  # noqa: PLC0415
 
-    *_, last = store.lines(store.RESULTS / "scaling.jsonl")
+    *_, last = store.coefficients(store.RESULTS / "scaling.jsonl")
     assert between("measured", "end of measured") == tables.measured_tables(last)
     assert between("extrapolated", "end of extrapolated") == tables.extrapolated_table(last)

@@ -16,15 +16,15 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Space, is_foreign, to_numpy
-from elldict.data.dataset import Kernel, S, Samples, Sink
-from elldict.data.statistics import Spread
+from elldict.backend.base import Array, Backend, is_foreign, to_numpy
+from elldict.data.dataset import Dataset, Kernel, RowWriter, S
+from elldict.data.statistics import PartialStatistics
 from elldict.record_file import Draft, Record, RecordFile, RecordFileError
 from elldict.result import Callback, Iteration
-from elldict.solver.loop import Position, Run, Stage
-from elldict.solver.objective import Sums
+from elldict.solver.loop import Phase, PhasePosition, Problem
+from elldict.solver.objective import Statistics
 
-KINDS: dict[str, Any] = {"Sums": Sums, "Spread": Spread}
+KINDS: dict[str, Any] = {"Statistics": Statistics, "PartialStatistics": PartialStatistics}
 """What a pass may bring home; anything else is not recorded."""
 
 
@@ -74,15 +74,15 @@ def encoded(result: Any) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     return {"result": kind, "fields": values}, arrays
 
 
-def decoded(words: Mapping[str, Any], arrays: list[NDArray[Any]], space: Space) -> Any:
-    """What a pass brought home; arrays that lived in `space` are there again."""
+def decoded(words: Mapping[str, Any], arrays: list[NDArray[Any]], backend: Backend) -> Any:
+    """What a pass brought home; arrays that lived in `backend` are there again."""
 
     def get(value: Any) -> Any:
         if isinstance(value, dict) and "map" in value:
             return {name: get(item) for name, item in value["map"].items()}
         if isinstance(value, dict):
             array = arrays[value["array"]]
-            return space.asarray(array, str(array.dtype)) if value["moved"] else array
+            return backend.asarray(array, str(array.dtype)) if value["moved"] else array
         return value
 
     return KINDS[words["result"]](**{name: get(value) for name, value in words["fields"].items()})
@@ -107,34 +107,36 @@ class Checkpoint:
     """The record of a fit: read to its end, then written on."""
 
     file: RecordFile
-    samples: Samples
+    samples: Dataset
     n_read: int = 0  # records that the fit has been through
     stage_began: int = 0  # at this record
     answered: Record | None = None  # the last look
 
-    def sums(self, kernel: Kernel[S]) -> S:
+    def stats(self, kernel: Kernel[S]) -> S:
         """What the kernel adds up to over all samples, from the record if it is there."""
         key = digest(kernel)
         self.answered = self._next("sums", key)
         if self.answered is not None and "result" in self.answered.words:
             return cast(S, self._decoded(self.answered))
-        result = self.samples.sum_over(kernel)
-        if self.answered is None and getattr(result, "misfit", None) is None:  # with a misfit the fit ends
+        result = self.samples.sum(kernel)
+        if (
+            self.answered is None and getattr(result, "non_finite", None) is None
+        ):  # a value that is not finite ends the fit
             words, arrays = encoded(result)
             if sum(array.nbytes for array in arrays) > _n_bytes(self.samples):
                 words, arrays = {}, []  # that it was asked is recorded in any case
             self.answered = self._append({"kind": "sums", "key": key, **words}, arrays)
         return result
 
-    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, from the record if it is there."""
         if SMALL_PART * len(index) > self.samples.n_samples:
-            return self.samples.rows(index)
+            return self.samples.take(index)
         key = digest(index)
         record = self._next("rows", key)
         if record is not None:
             return self.file.arrays(record)[0].astype(np.float64)
-        rows = self.samples.rows(index)
+        rows = self.samples.take(index)
         self._append({"kind": "rows", "key": key}, [rows.astype(self.samples.dtype)])
         return rows
 
@@ -151,37 +153,39 @@ class Checkpoint:
 
         return tell
 
-    def recalled(self, run: Run, number: int, stage: Stage, A: Array) -> Position | None:
+    def recalled(self, problem: Problem, number: int, phase: Phase, A: Array) -> PhasePosition | None:
         """Where the record leaves the stage that begins at A; None if it knows no more than the looks of it."""
-        if not self._follows(run, stage):
+        if not self._follows(problem, phase):
             return None
         self.stage_began = self.n_read
-        record = self._next("place", _stage_key(run, number, stage, A), optional=True)
+        record = self._next("place", _stage_key(problem, number, phase, A), optional=True)
         if record is None:
             return None
         here, rows = self.file.arrays(record)
         iterations = tuple(_iteration(row) for row in rows.tolist())
-        A = run.samples.space.asarray(here, "float64")
-        return Position(int(record.words["iteration"]), A, float(record.words["passes"]), iterations)
+        A = problem.samples.backend.asarray(here, "float64")
+        return PhasePosition(int(record.words["iteration"]), A, float(record.words["passes"]), iterations)
 
-    def reached(self, run: Run, number: int, stage: Stage, A: Array, iteration: int, here: Array) -> None:
+    def reached(self, problem: Problem, number: int, phase: Phase, A: Array, iteration: int, here: Array) -> None:
         """Put the place a stage has come to where its looks were, once these have become many."""
         records, began = self.file.records, self.stage_began
-        if not self._follows(run, stage) or self.n_read < len(records):
+        if not self._follows(problem, phase) or self.n_read < len(records):
             return
         if sum(record.size for record in records[began:]) < MOST_BYTES:
             return
-        words = {"iteration": iteration, "passes": run.journal.passes, "key": _stage_key(run, number, stage, A)}
-        table = np.array([astuple(iteration)[: len(COLUMNS)] for iteration in run.iterations], dtype=np.float64)
+        words = {"iteration": iteration, "passes": problem.log.passes, "key": _stage_key(problem, number, phase, A)}
+        table = np.array([astuple(iteration)[: len(COLUMNS)] for iteration in problem.iterations], dtype=np.float64)
         assert self.answered is not None, "a place is reached by looking"
         # in one go: a place beside the looks that it stands for would be a place too many
         self.file.rewrite([*records[:began], Draft({"kind": "place", **words}, [to_numpy(here), table]), self.answered])
         self.n_read = len(self.file.records)
         self.answered = self.file.records[-1]
 
-    def _follows(self, run: Run, stage: Stage) -> bool:
+    def _follows(self, problem: Problem, phase: Phase) -> bool:
         """Whether a place in the stage can be kept: all samples, and a contrast that stays what it is."""
-        return stage.refit is None and isinstance(run.samples, Remembered) and run.samples.checkpoint is self
+        return (
+            phase.refit is None and isinstance(problem.samples, RecordedDataset) and problem.samples.checkpoint is self
+        )
 
     def _append(self, words: Mapping[str, Any], arrays: list[NDArray[Any]] | None = None) -> Record:
         record = self.file.append(words, arrays or [])
@@ -202,7 +206,7 @@ class Checkpoint:
 
     def _decoded(self, record: Record) -> Any:
         try:
-            return decoded(record.words, self.file.arrays(record), self.samples.space)
+            return decoded(record.words, self.file.arrays(record), self.samples.backend)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CheckpointError(f"{self.file.path} holds a record that is no answer to a pass: {error}") from error
 
@@ -218,10 +222,10 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class RecordedDataset:
     """Samples whose passes are answered from a checkpoint as far as it goes, and written to it from there on."""
 
-    samples: Samples
+    samples: Dataset
     checkpoint: Checkpoint
 
     @property
@@ -240,39 +244,39 @@ class Remembered:
         return self.samples.dtype
 
     @property
-    def space(self) -> Space:
+    def backend(self) -> Backend:
         """Where tiles are multiplied."""
-        return self.samples.space
+        return self.samples.backend
 
     def fingerprint(self) -> str:
         """What tells these samples from others."""
         return self.samples.fingerprint()
 
-    def sum_over(self, kernel: Kernel[S]) -> S:
+    def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile."""
-        return self.checkpoint.sums(kernel)
+        return self.checkpoint.stats(kernel)
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
         """Put together what the kernel makes of every tile: never recorded, a row a sample is too much."""
         return self.samples.map_rows(kernel, n_columns)
 
-    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
         """Give the sink what the kernel makes of every tile."""
-        self.samples.write_rows(kernel, sink)
+        self.samples.write_rows(kernel, writer)
 
-    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index."""
-        return self.checkpoint.rows(index)
+        return self.checkpoint.take(index)
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Where a sample is found."""
-        return self.samples.place(sample)
+        return self.samples.locate(sample)
 
 
 @contextmanager
 def checkpointed(
-    path: Path, samples: Samples, parameters: Mapping[str, Any], rng: np.random.Generator
-) -> Iterator[tuple[Remembered, Checkpoint]]:
+    path: Path, samples: Dataset, parameters: Mapping[str, Any], rng: np.random.Generator
+) -> Iterator[tuple[RecordedDataset, Checkpoint]]:
     """Samples that remember, and their checkpoint: the one at `path`, or a new one if there is none.
 
     `rng` is set to where the fit began that wrote it. However the fit ends, what it has learned is then on disk.
@@ -284,7 +288,7 @@ def checkpointed(
     file = _taken_up(path, about, rng) if path.exists() else _begun(path, about, rng)
     checkpoint = Checkpoint(file, samples)
     try:
-        yield Remembered(samples, checkpoint), checkpoint
+        yield RecordedDataset(samples, checkpoint), checkpoint
     finally:
         file.close()
         if not file.records:  # nothing was learned: the file would only be in the way of the next fit
@@ -331,8 +335,8 @@ def made_with() -> dict[str, str]:
     return {"numpy": np.__version__, "scipy": scipy.__version__, "machine": platform.machine()}
 
 
-def _stage_key(run: Run, number: int, stage: Stage, A: Array) -> str:
-    return digest((run.start, run.first_stage + number, stage.contrast, A))
+def _stage_key(problem: Problem, number: int, phase: Phase, A: Array) -> str:
+    return digest((problem.start, problem.first_phase + number, phase.objective, A))
 
 
 def _iteration(row: list[float]) -> Iteration:
@@ -340,7 +344,7 @@ def _iteration(row: list[float]) -> Iteration:
     return Iteration(**cast(dict[str, Any], {name: int(value) if name in COUNTS else value for name, value in named}))
 
 
-def _n_bytes(samples: Samples) -> int:
+def _n_bytes(samples: Dataset) -> int:
     return samples.n_samples * samples.n_features * (4 if samples.dtype == "float32" else 8)
 
 

@@ -130,10 +130,10 @@ def _check_device(device: str | None) -> None:
     """Say that there is no such card before a thousand results say it."""
     if device is None:
         return
-    from elldict.data.gpu_stream import device_space  # noqa: PLC0415
+    from elldict.data.gpu_stream import find_device  # noqa: PLC0415
 
     try:
-        device_space(device)
+        find_device(device)
     except (ValueError, ImportError) as error:
         raise MistakeError(str(error)) from error
 

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict.backend.base import Array, Space, to_numpy, total
-from elldict.data.statistics import Frame, Survey
+from elldict.backend.base import Array, Backend, to_numpy, total
+from elldict.data.statistics import SampleStatistics, Whitening
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.result import Iteration
-from elldict.solver.objective import Sums
-from elldict.solver.refine import Answer
-from elldict.solver.spike_slab import CodeModel, Lines
+from elldict.solver.objective import Statistics
+from elldict.solver.refine import Estimate
+from elldict.solver.spike_slab import Coefficients, SpikeSlab
 from elldict.theory import chance
 from elldict.theory.accuracy import CodeMoments, atom_errors, whitening_error, with_small_sample_correction
 
@@ -32,17 +32,19 @@ class Dictionary:
     order: NDArray[np.intp]  # which row of the solver became which atom
 
 
-def canonical_dictionary(answer: Answer, frame: Frame, survey: Survey, n_components: int) -> Dictionary:
+def canonical_dictionary(
+    estimate: Estimate, whitening: Whitening, statistics: SampleStatistics, n_components: int
+) -> Dictionary:
     """Atoms by decreasing share of the objective, the largest entry of each positive.
 
     Atoms beyond the rank of the samples, whose codes are all zero, come last.
     """
-    order = np.argsort(-to_numpy(answer.sums.value), kind="stable")
-    A = to_numpy(answer.A)[order]
-    components, unmixing = frame.components(A), frame.unmixing(A)
+    order = np.argsort(-to_numpy(estimate.stats.value), kind="stable")
+    A = to_numpy(estimate.A)[order]
+    components, unmixing = whitening.components(A), whitening.unmixing(A)
     missing = n_components - len(A)
     if missing:
-        unused = _canonical_basis(survey.eigenvectors[:, survey.rank :])[:missing]
+        unused = _canonical_basis(statistics.eigenvectors[:, statistics.rank :])[:missing]
         components, unmixing = np.vstack([components, unused]), np.vstack([unmixing, unused])
     signs = signs_of_largest(components)
     return Dictionary(signs * components, signs * unmixing, order)
@@ -70,36 +72,36 @@ class Laws:
     rest_std: float
 
 
-def laws_of(answer: Answer, dictionary: Dictionary, frame: Frame, survey: Survey) -> Laws:
+def laws_of(estimate: Estimate, dictionary: Dictionary, whitening: Whitening, statistics: SampleStatistics) -> Laws:
     """What the codes say of themselves, in the order of the atoms; atoms beyond the rank have no codes."""
-    order, r = dictionary.order, answer.sums.weight
+    order, r = dictionary.order, estimate.stats.weight
     n_filled = len(dictionary.components) - len(order)
-    unit = 1.0 if frame.whitened else frame.unit
-    model = answer.model
-    unsought = survey.rank - len(order)
-    rest = max(0.0, survey.rank - total(answer.moments.z2)) / max(unsought, 1)
+    unit = 1.0 if whitening.whitened else whitening.unit
+    model = estimate.model
+    unsought = statistics.rank - len(order)
+    rest = max(0.0, statistics.rank - total(estimate.moments.z2)) / max(unsought, 1)
     errors = np.array(
-        to_numpy(with_small_sample_correction(atom_errors(answer.moments, r, unsought, rest), survey.rank, r))
+        to_numpy(with_small_sample_correction(atom_errors(estimate.moments, r, unsought, rest), statistics.rank, r))
     )
-    for pair in answer.mixed:  # moments do not show it: half of each is the other, or it is not known how much
+    for pair in estimate.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         least = NEARLY_APART_ERROR if pair.nearly_apart else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], least)
-    if answer.dependent is not None:
-        errors = np.maximum(errors, answer.dependent)
-    if answer.correlated is not None:
-        errors = errors + answer.correlated
-    if frame.whitened:
-        errors = errors + whitening_error(survey.rank, r)
-    errors = np.clip(errors, answer.least_error, 1.0)[order]
+    if estimate.dependent is not None:
+        errors = np.maximum(errors, estimate.dependent)
+    if estimate.correlated is not None:
+        errors = errors + estimate.correlated
+    if whitening.whitened:
+        errors = errors + whitening_error(statistics.rank, r)
+    errors = np.clip(errors, estimate.least_error, 1.0)[order]
     return Laws(
         density=np.append(model.density[order], np.zeros(n_filled)),
         scale=np.append(np.sqrt(model.power[order]) / unit, np.zeros(n_filled)),
         noise_std=0.0 if model.noise <= 4 * model.least_noise else float(np.sqrt(model.noise)) / unit,
         atom_error=np.append(errors, np.full(n_filled, np.nan)),
         expected_error=float(np.mean(errors)),
-        corruption_rate=0.0 if answer.corruption is None else answer.corruption.rate,
-        corruption_scale=0.0 if answer.corruption is None else math.sqrt(answer.corruption.size) / unit,
-        rest=frame.unmixing(_complement(to_numpy(answer.A))),
+        corruption_rate=0.0 if estimate.corruption is None else estimate.corruption.rate,
+        corruption_scale=0.0 if estimate.corruption is None else math.sqrt(estimate.corruption.size) / unit,
+        rest=whitening.unmixing(_complement(to_numpy(estimate.A))),
         rest_std=float(np.sqrt(rest)) / unit if unsought else 1.0,
     )
 
@@ -151,20 +153,20 @@ MOST_VARIANCE = 0.25
 """Share of the curvature of independent codes below which a pair is not told apart, and the variance of its angle."""
 
 
-def dependent_errors(rows: Array, A: Array, p: float, model: CodeModel, *, refined: bool, n_samples: float) -> Vector:
+def dependent_errors(rows: Array, A: Array, p: float, model: SpikeSlab, *, refined: bool, n_samples: float) -> Vector:
     """Error of each atom (m,) where the dependence of codes makes it larger than it would be otherwise, else zero.
 
     `rows` (b, k) are samples inside the frame. The answer is that of l_p, or refined by the likelihood of `model`. Both
     are asked: a few large codes can make codes seem dependent to l_p, and blurred zeros to the likelihood.
     """
-    space = Space.of(A)
-    Z = _asked(rows, space) @ A.T
-    contrasts = [_lp(Z, min(p, MOST_P), space), _likelihood(Z, model, space)]
-    own, other = reversed(contrasts) if refined else contrasts
-    apart, errors = _errors(Z, *own, n_samples, space)
+    backend = Backend.of(A)
+    Z = _asked(rows, backend) @ A.T
+    objectives = [_lp(Z, min(p, MOST_P), backend), _likelihood(Z, model, backend)]
+    own, other = reversed(objectives) if refined else objectives
+    apart, errors = _errors(Z, *own, n_samples, backend)
     counts = _more(errors, apart)
     if np.any(counts):
-        apart, together = _errors(Z, *other, n_samples, space)
+        apart, together = _errors(Z, *other, n_samples, backend)
         counts &= _more(together, apart)
     return np.where(counts, np.minimum(errors, 1.0), 0.0)
 
@@ -180,28 +182,28 @@ def correlated_errors(rows: Array, A: Array, scatter: Vector, n_samples: float) 
     uneven = float(np.sum((scatter / scale - np.eye(len(scatter))) ** 2)) / 2  # bounds what correlations can sum up to
     if m < 2 or uneven < m * m / n_samples:
         return np.zeros(m)
-    space = Space.of(A)
-    C = to_numpy(A @ space.asarray(scatter, "float64") @ A.T)
+    backend = Backend.of(A)
+    C = to_numpy(A @ backend.asarray(scatter, "float64") @ A.T)
     strength = np.sqrt(np.diag(C))
     squares = (C / np.outer(strength, strength)) ** 2
     np.fill_diagonal(squares, 0.0)
-    chance = _loudness(_asked(rows, space) @ A.T, space) / n_samples
+    chance = _loudness(_asked(rows, backend) @ A.T, backend) / n_samples
     n_pairs = m * (m - 1) / 2
     if np.sum(squares) / 2 < chance * n_pairs * (2 + MARKED * math.sqrt(2 / n_pairs)):
         return np.zeros(m)
     return np.asarray(np.maximum(np.sum(squares, axis=1) - (m - 1) * chance, 0.0) / 2)
 
 
-def _asked(rows: Array, space: Space) -> Array:
-    return space.asarray(rows[:: max(1, round(int(rows.shape[0]) / ENOUGH_ROWS)), :], "float64")
+def _asked(rows: Array, backend: Backend) -> Array:
+    return backend.asarray(rows[:: max(1, round(int(rows.shape[0]) / ENOUGH_ROWS)), :], "float64")
 
 
-def _loudness(Z: Array, space: Space) -> float:
+def _loudness(Z: Array, backend: Backend) -> float:
     """Mean of E z_i^2 z_j^2 over pairs of codes of unit variance: one if they are independent, more if they are not."""
     z2 = Z * Z
-    z2 = z2 / space.xp.mean(z2, axis=0)
+    z2 = z2 / backend.xp.mean(z2, axis=0)
     b, m = (int(size) for size in Z.shape)
-    whole = float(space.xp.sum(space.xp.sum(z2, axis=1) ** 2)) - float(space.xp.sum(z2 * z2))
+    whole = float(backend.xp.sum(backend.xp.sum(z2, axis=1) ** 2)) - float(backend.xp.sum(z2 * z2))
     return max(1.0, whole / (b * m * (m - 1)))
 
 
@@ -209,30 +211,30 @@ def _more(errors: Vector, apart: Vector) -> NDArray[np.bool_]:
     return (errors > RELEVANT * apart) & (errors > ROUNDING)
 
 
-def _errors(Z: Array, g: Array, slope: Array, n_samples: float, space: Space) -> list[Vector]:
+def _errors(Z: Array, g: Array, slope: Array, n_samples: float, backend: Backend) -> list[Vector]:
     """Errors of the atoms, for independent codes and as they are."""
-    parts = _variances(Z, g, slope, n_samples, space)
-    return [2 * to_numpy(space.xp.sum(part, axis=1)) for part in parts]
+    parts = _variances(Z, g, slope, n_samples, backend)
+    return [2 * to_numpy(backend.xp.sum(part, axis=1)) for part in parts]
 
 
-def _lp(Z: Array, p: float, space: Space) -> tuple[Array, Array]:
+def _lp(Z: Array, p: float, backend: Backend) -> tuple[Array, Array]:
     """Derivatives g and g' of the contrast |z|^p / p."""
-    weight = space.xp.abs(Z) ** (p - 2)
+    weight = backend.xp.abs(Z) ** (p - 2)
     return weight * Z, (p - 1) * weight
 
 
-def _likelihood(Z: Array, model: CodeModel, space: Space) -> tuple[Array, Array]:
+def _likelihood(Z: Array, model: SpikeSlab, backend: Backend) -> tuple[Array, Array]:
     """g, the best guess of the code behind z, and g'."""
     noise = np.full_like(model.power, model.noise)
-    (offset, rate), (_, kept, _, _) = Lines.rows(model.density, model.power, noise, np)
-    offset, rate, kept = (space.asarray(row, "float64") for row in (offset, rate, kept))
-    activity = 1 + space.xp.tanh(offset + rate * Z * Z)  # twice the probability, as `kept` is half of the share
+    (offset, rate), (_, kept, _, _) = Coefficients.rows(model.density, model.power, noise, np)
+    offset, rate, kept = (backend.asarray(row, "float64") for row in (offset, rate, kept))
+    activity = 1 + backend.xp.tanh(offset + rate * Z * Z)  # twice the probability, as `kept` is half of the share
     return kept * activity * Z, kept * activity * (1 + 2 * rate * Z * Z * (2 - activity))
 
 
-def _variances(Z: Array, g: Array, slope: Array, n_samples: float, space: Space) -> tuple[Array, Array]:
+def _variances(Z: Array, g: Array, slope: Array, n_samples: float, backend: Backend) -> tuple[Array, Array]:
     """Variance (m, m) of the angle between each two atoms: for independent codes with these moments, and as it is."""
-    xp, b = space.xp, int(Z.shape[0])
+    xp, b = backend.xp, int(Z.shape[0])
     z2, gz = Z * Z, g * Z
     mean_z2, mean_gz, mean_slope, mean_g2 = (xp.mean(part, axis=0) for part in (z2, gz, slope, g * g))
     curvature = CodeMoments(gz=mean_gz, g2=mean_g2, slope=mean_slope, z2=mean_z2).curvatures()
@@ -243,7 +245,7 @@ def _variances(Z: Array, g: Array, slope: Array, n_samples: float, space: Space)
     noise = (g * g).T @ z2 / b
     seen_power = noise + noise.T - 2 * (gz.T @ gz) / b
     blur = xp.mean(slope * slope, axis=0)[:, None] * xp.mean(z2 * z2, axis=0)[None, :] / b
-    others = 1 - xp.eye(int(Z.shape[1]), dtype=Z.dtype, device=space.device)
+    others = 1 - xp.eye(int(Z.shape[1]), dtype=Z.dtype, device=backend.device)
     common = curvature * _of_both(seen_curvature, curvature, others, xp)
     marked = xp.abs(seen_curvature - common) > MARKED * xp.sqrt(blur + blur.T)
     together = _angles(
@@ -271,26 +273,26 @@ def _angles(power: Array, curvature: Array, expected: Array, n_samples: float, x
     return xp.where(lost, most, xp.minimum(xp.maximum(variance, xp.zeros_like(variance)), most))
 
 
-TILTED = 0.003
+WARN_CORRELATION_ERROR = 0.003
 """Mean error, shown by correlated codes, of which a user is warned."""
 
-LOST = 0.05
+WARN_ATOM_ERROR = 0.05
 """Error of an atom, due to codes that depend on each other, of which a user is warned."""
 
 WHITE_ENOUGH = 10.0
 """Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
 
 
-def warn_of_samples(survey: Survey, *, whiten: bool, stacklevel: int) -> bool:
+def warn_of_samples(statistics: SampleStatistics, *, whiten: bool, stacklevel: int) -> bool:
     """Warn of samples from which an orthogonal dictionary cannot be learned as asked; whether there was reason to."""
-    doubts = list(_doubts(survey, whiten=whiten))
+    doubts = list(_doubts(statistics, whiten=whiten))
     for category, message in doubts:
         warnings.warn(message, category, stacklevel=stacklevel)
     return bool(doubts)
 
 
-def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], str]]:
-    r, n, k = survey.n_samples, survey.n_features, survey.rank
+def _doubts(statistics: SampleStatistics, *, whiten: bool) -> Iterator[tuple[type[Warning], str]]:
+    r, n, k = statistics.n_samples, statistics.n_features, statistics.rank
     if r <= n:
         yield (
             NotIdentifiableWarning,
@@ -306,17 +308,19 @@ def _doubts(survey: Survey, *, whiten: bool) -> Iterator[tuple[type[Warning], st
             f"features and outliers, bring features to like units{remedy}.",
         )
     limit = WHITE_ENOUGH * chance.sampling_condition(r, k)
-    mean_share = 0.0 if survey.centred else survey.whitened_mean_share if whiten and r > n else survey.mean_share
+    mean_share = (
+        0.0 if statistics.centred else statistics.whitened_mean_share if whiten and r > n else statistics.mean_share
+    )
     if mean_share > 1 + WHITE_ENOUGH * n / r:
         yield (
             NotWhiteWarning,
             f"X is far from centred: the square of its mean is {mean_share:.3g} times its variance in a direction. "
             "Set center=True, unless the mean is that of codes which are never negative, and belongs to them.",
         )
-    elif not whiten and not survey.surely_conditioned(limit) and survey.condition_number > limit:
+    elif not whiten and not statistics.is_well_conditioned(limit) and statistics.condition_number > limit:
         yield (
             NotWhiteWarning,
-            f"X is far from white: the condition number of its covariance is {survey.condition_number:.3g}, "
+            f"X is far from white: the condition number of its covariance is {statistics.condition_number:.3g}, "
             f"expected {limit:.3g} at most. Set whiten=True, unless the dictionary is orthogonal and its atoms differ "
             "in strength.",
         )
@@ -327,24 +331,26 @@ def unfinished_error(history: Sequence[Iteration]) -> float:
     return min(1.0, 2 * (2 * history[-1].step) ** 2) if history else 1.0
 
 
-def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, doubted: bool, stacklevel: int) -> None:
+def warn_of_answer(
+    estimate: Estimate, order: NDArray[np.intp], statistics: SampleStatistics, *, doubted: bool, stacklevel: int
+) -> None:
     """Warn of a fit that did not converge, of atoms that chance explains, and of codes that are not independent.
 
     `order` says which row became which atom. Where samples were `doubted`, codes are not what they should be for that
     reason already.
     """
-    if not answer.converged and not answer.stopped:
+    if not estimate.converged and not estimate.stopped:
         warnings.warn(
-            f"The fit did not converge ({answer.status}). Raise max_iter or tol.",
+            f"The fit did not converge ({estimate.status}). Raise max_iter or tol.",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
-    _warn_of_mixed_atoms(answer, order, stacklevel)
-    if answer.converged and not doubted:
-        _warn_of_dependent_atoms(answer, order, stacklevel)
-        _warn_of_correlated_codes(answer, stacklevel)
-    doubtful = np.flatnonzero(doubtful_rows(answer.sums, survey.rank)[order])
-    if len(doubtful) and survey.n_samples > survey.n_features:  # too few samples were warned of before
+    _warn_of_mixed_atoms(estimate, order, stacklevel)
+    if estimate.converged and not doubted:
+        _warn_of_dependent_atoms(estimate, order, stacklevel)
+        _warn_of_correlated_codes(estimate, stacklevel)
+    doubtful = np.flatnonzero(doubtful_rows(estimate.stats, statistics.rank)[order])
+    if len(doubtful) and statistics.n_samples > statistics.n_features:  # too few samples were warned of before
         warnings.warn(
             f"{len(doubtful)} of {len(order)} atoms are not identifiable: {_listed(doubtful)}. Their codes are not "
             "sparser than Gaussian noise looks after the same search, or they are sub-Gaussian, as sine waves are, "
@@ -355,8 +361,8 @@ def warn_of_answer(answer: Answer, order: NDArray[np.intp], survey: Survey, *, d
         )
 
 
-def _warn_of_mixed_atoms(answer: Answer, order: NDArray[np.intp], stacklevel: int) -> None:
-    mixed = [pair for pair in answer.mixed if not pair.nearly_apart]
+def _warn_of_mixed_atoms(estimate: Estimate, order: NDArray[np.intp], stacklevel: int) -> None:
+    mixed = [pair for pair in estimate.mixed if not pair.nearly_apart]
     if not mixed:
         return
     rank = np.argsort(order)
@@ -370,11 +376,11 @@ def _warn_of_mixed_atoms(answer: Answer, order: NDArray[np.intp], stacklevel: in
     )
 
 
-def _warn_of_dependent_atoms(answer: Answer, order: NDArray[np.intp], stacklevel: int) -> None:
-    if answer.dependent is None:
+def _warn_of_dependent_atoms(estimate: Estimate, order: NDArray[np.intp], stacklevel: int) -> None:
+    if estimate.dependent is None:
         return
-    mixed = {atom for pair in answer.mixed for atom in (pair.first, pair.second)}  # warned of already
-    lost = np.array([error > LOST and row not in mixed for row, error in enumerate(answer.dependent)])
+    mixed = {atom for pair in estimate.mixed for atom in (pair.first, pair.second)}  # warned of already
+    lost = np.array([error > WARN_ATOM_ERROR and row not in mixed for row, error in enumerate(estimate.dependent)])
     atoms = np.flatnonzero(lost[order])
     if len(atoms):
         warnings.warn(
@@ -387,9 +393,9 @@ def _warn_of_dependent_atoms(answer: Answer, order: NDArray[np.intp], stacklevel
         )
 
 
-def _warn_of_correlated_codes(answer: Answer, stacklevel: int) -> None:
-    error = 0.0 if answer.correlated is None else float(np.mean(answer.correlated))
-    if error > TILTED:
+def _warn_of_correlated_codes(estimate: Estimate, stacklevel: int) -> None:
+    error = 0.0 if estimate.correlated is None else float(np.mean(estimate.correlated))
+    if error > WARN_CORRELATION_ERROR:
         warnings.warn(
             f"The codes of X are correlated, as if its atoms were not orthogonal: an orthogonal dictionary is off by "
             f"about {100 * error:.2g} % for that alone. Set whiten=True, unless the dictionary is orthogonal and its "
@@ -399,16 +405,16 @@ def _warn_of_correlated_codes(answer: Answer, stacklevel: int) -> None:
         )
 
 
-def doubtful_rows(sums: Sums, n_directions: int) -> NDArray[np.bool_]:
+def doubtful_rows(stats: Statistics, n_directions: int) -> NDArray[np.bool_]:
     """Rows of A whose codes could be those of Gaussian or sub-Gaussian sources.
 
     Two reasons to doubt: codes no sparser than chance makes them, and kappa = E g z - E z^2 E g' <= 0, where the
     objective does not even have a maximum at the source.
     """
     gz, slope, z2, magnitude = (
-        to_numpy(total) / sums.weight for total in (sums.value, sums.slope, sums.z2, sums.extra["magnitude"])
+        to_numpy(total) / stats.weight for total in (stats.value, stats.slope, stats.z2, stats.extra["magnitude"])
     )
-    score = chance.sparsity_score(magnitude, z2, sums.weight)
+    score = chance.sparsity_score(magnitude, z2, stats.weight)
     return np.asarray((score < chance.chance_score(n_directions)) | (gz - z2 * slope <= 0))
 
 

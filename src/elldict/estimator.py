@@ -18,18 +18,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict import persistence as model_file
 from elldict import transform as coding
-from elldict.backend.base import Array, Space
+from elldict.backend.base import Array, Backend
 from elldict.backend.threads import one_blas_thread
 from elldict.checkpoint import checkpointed
-from elldict.data.dataset import Samples
-from elldict.data.gpu_stream import placed
+from elldict.data.dataset import Dataset
+from elldict.data.gpu_stream import place_on_device
 from elldict.diagnostics import Laws
 from elldict.fit import Options, fitted
-from elldict.online import Course, Learned, State, advanced
+from elldict.online import FitResult, OnlineModel, State, advanced
 from elldict.persistence import packed, unpacked
 from elldict.progress import progress_bar
 from elldict.result import Callback, in_space
-from elldict.solver.loop import Journal, Keeper
+from elldict.solver.loop import CheckpointHook, FitLog
 from elldict.validation import (
     check_batch,
     check_callback,
@@ -287,30 +287,30 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         given = check_samples(self, X, fitting=True)
         options = self._options()
         rng = check_rng(self.random_state, stream=1)
-        samples, shown = placed(given, self.device), in_space(callback, given.space)
-        with samples.space.own_stream():
+        samples, shown = place_on_device(given, self.device), in_space(callback, given.backend)
+        with samples.backend.own_stream():
             if checkpoint is None:
-                self._learn(samples, given.space, options, rng, shown)
+                self._learn(samples, given.backend, options, rng, shown)
                 return
             about = {**asdict(options), "random_state": plain_seed(self.random_state)}
-            with checkpointed(checkpoint, samples, about, rng) as (remembered, keeper):
-                self._learn(remembered, given.space, options, rng, keeper.telling(shown), keeper)
+            with checkpointed(checkpoint, samples, about, rng) as (remembered, hook):
+                self._learn(remembered, given.backend, options, rng, hook.telling(shown), hook)
 
     def _learn(
         self,
-        samples: Samples,
-        space: Space,
+        samples: Dataset,
+        backend: Backend,
         options: Options,
         rng: np.random.Generator,
         callback: Callback | None,
-        keeper: Keeper | None = None,
+        hook: CheckpointHook | None = None,
     ) -> None:
-        """The same for samples on their device; fitted arrays live in `space`."""
+        """The same for samples on their device; fitted arrays live in `backend`."""
         with self._shown(callback) as shown:
-            journal = Journal(shown, keeper)
-            fit = fitted(samples, options, rng, journal, stacklevel=6)
-        self._keep(Learned.of(fit, journal.passes), space, samples.dtype)
-        self._keep_state(Course.begun(fit, options, journal.passes))
+            log = FitLog(shown, hook)
+            fit = fitted(samples, options, rng, log, stacklevel=6)
+        self._keep(FitResult.of(fit, log.passes), backend, samples.dtype)
+        self._keep_state(OnlineModel.begin(fit, options, log.passes))
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> LpDictionaryLearning:  # noqa: ARG002
@@ -355,7 +355,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         samples = check_batch(self, X, first=state is None)
         rng = check_rng(self.random_state, stream=1)
         state, learned = advanced(state, samples, self._options(), self.half_life, rng, stacklevel=5)
-        self._keep(learned, samples.space, samples.dtype)
+        self._keep(learned, samples.backend, samples.dtype)
         self._keep_state(state)
 
     def _options(self) -> Options:
@@ -447,7 +447,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         return coding.mean_log_likelihood(*self._judged(X, "score"))
 
-    def _judged(self, X: Any, method: str) -> tuple[Samples, Array, Array, coding.Likelihood]:
+    def _judged(self, X: Any, method: str) -> tuple[Dataset, Array, Array, coding.Likelihood]:
         """Samples, and what makes log-likelihoods of them."""
         check_is_fitted(self)
         check_same_space(self, X, self.components_, method)
@@ -475,13 +475,13 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return nullcontext(callback)
         return progress_bar(f"l_{self.p}", self.tol, callback)
 
-    def _keep(self, learned: Learned, space: Space, dtype: str) -> None:
+    def _keep(self, learned: FitResult, backend: Backend, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
-        self.components_ = space.asarray(learned.components, dtype)
-        self.unmixing_ = space.asarray(learned.unmixing, dtype) if self.whiten else self.components_
-        self.mean_ = space.asarray(learned.mean, dtype)
+        self.components_ = backend.asarray(learned.components, dtype)
+        self.unmixing_ = backend.asarray(learned.unmixing, dtype) if self.whiten else self.components_
+        self.mean_ = backend.asarray(learned.mean, dtype)
         self.n_components_ = len(learned.components)
-        self._keep_laws(learned.laws, space, dtype)
+        self._keep_laws(learned.laws, backend, dtype)
         self.objective_ = learned.objective
         self.converged_ = learned.converged
         self.status_ = learned.status
@@ -495,16 +495,16 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self._state = state
         self.n_samples_seen_ = state.n_seen
 
-    def _keep_laws(self, laws: Laws, space: Space, dtype: str) -> None:
+    def _keep_laws(self, laws: Laws, backend: Backend, dtype: str) -> None:
         """What the codes say of themselves."""
-        self.density_ = space.asarray(laws.density, dtype)
-        self.scale_ = space.asarray(laws.scale, dtype)
-        self.atom_error_ = space.asarray(laws.atom_error, dtype)
+        self.density_ = backend.asarray(laws.density, dtype)
+        self.scale_ = backend.asarray(laws.scale, dtype)
+        self.atom_error_ = backend.asarray(laws.atom_error, dtype)
         self.noise_std_ = laws.noise_std
         self.expected_error_ = laws.expected_error
         self.corruption_rate_ = laws.corruption_rate
         self.corruption_scale_ = laws.corruption_scale
-        self._rest = space.asarray(laws.rest, dtype)
+        self._rest = backend.asarray(laws.rest, dtype)
         self._rest_std = laws.rest_std
 
     def _coder(self) -> tuple[Array, coding.Rule]:

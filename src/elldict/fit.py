@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict import diagnostics
-from elldict.backend.base import HOST, Array, Space
-from elldict.data.dataset import Samples
-from elldict.data.statistics import Frame, Survey, code_bound, survey
+from elldict.backend.base import NUMPY, Array, Backend
+from elldict.data.dataset import Dataset
+from elldict.data.statistics import SampleStatistics, Whitening, bound_codes, compute_statistics
 from elldict.diagnostics import Dictionary, Laws, canonical_dictionary, laws_of
 from elldict.result import Iteration
-from elldict.solver.cuda_graph import Recorded
+from elldict.solver.cuda_graph import CudaGraphStepper
 from elldict.solver.directions import power_step, random_orthonormal
-from elldict.solver.loop import Journal, Stage, precision_for
+from elldict.solver.loop import FitLog, Phase, precision_for
 from elldict.solver.objective import Lp
-from elldict.solver.refine import Answer
-from elldict.solver.schedule import Task, by_newton, quickly_solved, solved
+from elldict.solver.refine import Estimate
+from elldict.solver.schedule import FitContext, by_newton, quickly_solved, solved
 from elldict.validation import check_n_components
 
 
@@ -42,76 +42,74 @@ class Options:
 class Fit:
     """What a fit found, inside the frame and as a user gets it."""
 
-    frame: Frame
-    survey: Survey
-    answer: Answer
+    whitening: Whitening
+    statistics: SampleStatistics
+    estimate: Estimate
     dictionary: Dictionary
     laws: Laws
     history: tuple[Iteration, ...]
 
 
-def fitted(
-    samples: Samples, options: Options, rng: np.random.Generator, journal: Journal, *, stacklevel: int | None
-) -> Fit:
+def fitted(samples: Dataset, options: Options, rng: np.random.Generator, log: FitLog, *, stacklevel: int | None) -> Fit:
     """Learn the dictionary of the samples; warnings point `stacklevel` callers up, None says that nobody wants any."""
-    if samples.space.can_capture:
-        journal.capture = Recorded.of
-    found = survey(samples, center=options.center, precise=options.whiten)
-    journal.passes += 1
+    if samples.backend.can_capture:
+        log.capture = CudaGraphStepper.of
+    found = compute_statistics(samples, center=options.center, precise=options.whiten)
+    log.passes += 1
     m = check_n_components(options.n_components, found, whiten=options.whiten)
     doubted = stacklevel is not None and diagnostics.warn_of_samples(
         found, whiten=options.whiten, stacklevel=stacklevel + 1
     )
-    frame = Frame.of(found, center=options.center, whiten=options.whiten)
-    stages = _stages(options, samples.dtype, code_bound(found, frame))
-    starts = _starts(options.n_init, rng, min(m, found.rank), frame, found.n_features, samples.space)
-    witness_seed = int(rng.integers(2**62))
-    task = Task(samples, frame, journal, stages, rng, options.refine, witness_seed, options.n_init)
-    answer, history = (solved if options.solver == "power" else quickly_solved)(task, starts)
-    unfinished = 0.0 if answer.converged else diagnostics.unfinished_error(history)
-    answer = replace(
-        answer,
-        dependent=_dependence(task, answer),
-        correlated=_correlation(task, answer, found.scatter),
+    whitening = Whitening.of(found, center=options.center, whiten=options.whiten)
+    phases = _stages(options, samples.dtype, bound_codes(found, whitening))
+    starts = _starts(options.n_init, rng, min(m, found.rank), whitening, found.n_features, samples.backend)
+    draw_seed = int(rng.integers(2**62))
+    context = FitContext(samples, whitening, log, phases, rng, options.refine, draw_seed, options.n_init)
+    estimate, history = (solved if options.solver == "power" else quickly_solved)(context, starts)
+    unfinished = 0.0 if estimate.converged else diagnostics.unfinished_error(history)
+    estimate = replace(
+        estimate,
+        dependent=_dependence(context, estimate),
+        correlated=_correlation(context, estimate, found.scatter),
         least_error=unfinished,
     )
-    dictionary = canonical_dictionary(answer, frame, found, m)
+    dictionary = canonical_dictionary(estimate, whitening, found, m)
     if stacklevel is not None:
-        diagnostics.warn_of_answer(answer, dictionary.order, found, doubted=doubted, stacklevel=stacklevel + 1)
-    return Fit(frame, found, answer, dictionary, laws_of(answer, dictionary, frame, found), history)
+        diagnostics.warn_of_answer(estimate, dictionary.order, found, doubted=doubted, stacklevel=stacklevel + 1)
+    return Fit(whitening, found, estimate, dictionary, laws_of(estimate, dictionary, whitening, found), history)
 
 
-def _dependence(task: Task, answer: Answer) -> NDArray[np.float64] | None:
+def _dependence(context: FitContext, estimate: Estimate) -> NDArray[np.float64] | None:
     """Errors that codes add by depending on each other; None where codes are not simply products."""
-    if answer.corruption is not None:
+    if estimate.corruption is not None:
         return None
-    contrast = task.stages[-1].contrast
-    assert isinstance(contrast, Lp)
-    refined, r = answer.refined is not None, task.samples.n_samples
-    rows = task.witnesses().rows
-    return diagnostics.dependent_errors(rows, answer.A, contrast.p, answer.model, refined=refined, n_samples=r)
+    objective = context.phases[-1].objective
+    assert isinstance(objective, Lp)
+    refined, r = estimate.refined is not None, context.samples.n_samples
+    rows = context.drawn.rows
+    return diagnostics.dependent_errors(rows, estimate.A, objective.p, estimate.model, refined=refined, n_samples=r)
 
 
-def _correlation(task: Task, answer: Answer, scatter: NDArray[np.float64]) -> NDArray[np.float64] | None:
+def _correlation(context: FitContext, estimate: Estimate, scatter: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Errors that show in codes that are correlated; None where whitening sees to it that none are."""
-    if task.frame.whitened or task.frame.inner is not None or not answer.converged:
+    if context.whitening.whitened or context.whitening.to_white is not None or not estimate.converged:
         return None
-    return diagnostics.correlated_errors(task.witnesses().rows, answer.A, scatter, task.samples.n_samples)
+    return diagnostics.correlated_errors(context.drawn.rows, estimate.A, scatter, context.samples.n_samples)
 
 
-def _stages(options: Options, dtype: str, bound: float) -> list[Stage]:
+def _stages(options: Options, dtype: str, bound: float) -> list[Phase]:
     """One l_p stage for each exponent; only the last has to converge to the end."""
-    precision = [precision_for(p, dtype=dtype, code_bound=bound) for p in options.exponents]
+    precision = [precision_for(p, dtype=dtype, bound_codes=bound) for p in options.exponents]
     tols = [max(options.tol, 1e-3)] * (len(options.exponents) - 1) + [options.tol]
-    stages = [
-        Stage(Lp(p), power_step, products, tol, options.max_iter)
+    phases = [
+        Phase(Lp(p), power_step, products, tol, options.max_iter)
         for p, products, tol in zip(options.exponents, precision, tols, strict=True)
     ]
-    return stages if options.solver == "power" else [by_newton(stage) for stage in stages]
+    return phases if options.solver == "power" else [by_newton(phase) for phase in phases]
 
 
 def _starts(
-    n_init: int, rng: np.random.Generator, m: int, frame: Frame, n_features: int, space: Space
+    n_init: int, rng: np.random.Generator, m: int, whitening: Whitening, n_features: int, backend: Backend
 ) -> Iterator[Array]:
     for _ in range(n_init):
-        yield frame.start(random_orthonormal(m, n_features, rng, space if frame.inner is None else HOST))
+        yield whitening.start(random_orthonormal(m, n_features, rng, backend if whitening.to_white is None else NUMPY))

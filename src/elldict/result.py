@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from elldict.backend.base import Array, Space
-from elldict.solver.objective import Contrast, Sums
+from elldict.backend.base import Array, Backend
+from elldict.solver.objective import Objective, Statistics
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ Callback = Callable[[Iteration], bool | None]
 """Called after each iteration; True stops the fit."""
 
 
-def in_space(callback: Callback | None, space: Space) -> Callback | None:
+def in_space(callback: Callback | None, backend: Backend) -> Callback | None:
     """The same callback, which is shown components in a space whatever the fit works in."""
     if callback is None:
         return None
 
     def shown(iteration: Iteration) -> bool | None:
-        return callback(replace(iteration, components=space.asarray(iteration.components, "float64")))
+        return callback(replace(iteration, components=backend.asarray(iteration.components, "float64")))
 
     return shown
 
@@ -72,14 +72,14 @@ class Solution:
     """Where one start ended."""
 
     A: Array  # (m, k), orthonormal rows, inside the frame
-    contrast: Contrast  # the one that A maximises
-    sums: Sums  # value and moments at A, over all samples
+    objective: Objective  # the one that A maximises
+    stats: Statistics  # value and moments at A, over all samples
     iterations: tuple[Iteration, ...]
     converged: bool
     stopped: bool  # by the callback
     status: str
 
     @property
-    def objective(self) -> float:
+    def value(self) -> float:
         """Mean of the contrast over samples and atoms."""
-        return self.sums.objective
+        return self.stats.mean_value

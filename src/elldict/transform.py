@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import orthogonal_mp_gram
 
-from elldict.backend.base import Array, FreshWork, Space, real_dtype, to_numpy, total
-from elldict.data.dataset import Misfit, Samples, find_misfit, not_finite, rows_per_tile
-from elldict.data.writers import file_sink, opened_again
-from elldict.solver.objective import Needs, Weighted
-from elldict.solver.spike_slab import BernoulliGaussian, CodeModel
+from elldict.backend.base import Array, Backend, FreshWork, real_dtype, to_numpy, total
+from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error, rows_per_tile
+from elldict.data.writers import open_writer, reopen
+from elldict.solver.objective import Quantities, Weighted
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 
 Rule = Callable[[Array, Any], Array]
 """From linear codes (b, m) of a tile, and their array namespace, to the codes wanted."""
@@ -75,22 +75,22 @@ class MatchingPursuit:
             warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
             codes = orthogonal_mp_gram(to_numpy(self.gram), to_numpy(Z).T, n_nonzero_coefs=self.k)
         scaled = codes.reshape(len(self.gram), -1).T / to_numpy(self.lengths)
-        space = Space.of(Z)
-        return space.asarray(scaled, str(to_numpy(Z).dtype))
+        backend = Backend.of(Z)
+        return backend.asarray(scaled, str(to_numpy(Z).dtype))
 
 
 @dataclass(frozen=True)
 class Likelihood:
     """Log-likelihood of each sample, from its codes and from its coordinates in directions that belong to no atom."""
 
-    contrast: BernoulliGaussian
+    objective: SpikeSlabLikelihood
     n_atoms: int
     rest_std: float
     volume: float  # logarithm of the factor by which coordinates are larger than the samples they come from
 
     def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
         codes, rest = Z[:, : self.n_atoms], Z[:, self.n_atoms :]
-        value = self.contrast.terms(codes, Needs.GRADIENT, FreshWork(), xp).value
+        value = self.objective.terms(codes, Quantities.GRADIENT, FreshWork(), xp).value
         assert isinstance(value, Weighted)
         logs = xp.sum(value.expanded(), axis=1, keepdims=True)
         n_rest = int(rest.shape[1])
@@ -111,10 +111,10 @@ def likelihood_coder(
     used = density > 0
     least = 1e-9 * float(np.max(scale))  # codes that are exactly zero have no density otherwise
     noise, power = max(laws[2], least) ** 2, np.maximum(scale[used], least) ** 2
-    model = CodeModel(np.clip(density[used], 1e-6, 1 - 1e-6), power, noise)
+    model = SpikeSlab(np.clip(density[used], 1e-6, 1 - 1e-6), power, noise)
     rows = np.vstack([to_numpy(unmixing)[used], to_numpy(rest)]).astype(np.float64)
     volume = 0.5 * float(np.linalg.slogdet(rows @ rows.T)[1])
-    return rows, Likelihood(BernoulliGaussian(model), int(np.sum(used)), rest_std, volume)
+    return rows, Likelihood(SpikeSlabLikelihood(model), int(np.sum(used)), rest_std, volume)
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ class CodeKernel:
     dtype: str  # in which codes are made
     result: str  # in which they are returned
 
-    def bind(self, space: Space) -> Callable[[Array], Array]:
+    def bind(self, backend: Backend) -> Callable[[Array], Array]:
         """Return the function that codes one tile."""
         # the mean is subtracted from the samples, not from the codes: a large mean would cost digits there
-        rows, mean = space.asarray(self.rows, self.dtype), space.asarray(self.mean, self.dtype)
-        xp, dtype, result = space.xp, getattr(space.xp, self.dtype), getattr(space.xp, self.result)
+        rows, mean = backend.asarray(self.rows, self.dtype), backend.asarray(self.mean, self.dtype)
+        xp, dtype, result = backend.xp, getattr(backend.xp, self.dtype), getattr(backend.xp, self.result)
 
         def visit(Y: Array) -> Array:
             codes = self.rule((xp.astype(Y, dtype, copy=False) - mean) @ rows.T, xp)
@@ -146,11 +146,11 @@ class Total:
 
     weight: int
     value: float
-    misfit: Misfit | None
+    non_finite: NonFinite | None
 
     def __add__(self, other: Total) -> Total:
-        later = other.misfit and replace(other.misfit, sample=self.weight + other.misfit.sample)
-        return Total(self.weight + other.weight, self.value + other.value, self.misfit or later)
+        later = other.non_finite and replace(other.non_finite, sample=self.weight + other.non_finite.sample)
+        return Total(self.weight + other.weight, self.value + other.value, self.non_finite or later)
 
 
 @dataclass(frozen=True)
@@ -159,51 +159,51 @@ class TotalKernel:
 
     codes: CodeKernel
 
-    def bind(self, space: Space) -> Callable[[Array], Total]:
+    def bind(self, backend: Backend) -> Callable[[Array], Total]:
         """Return the function that adds up one tile."""
-        visit = self.codes.bind(space)
+        visit = self.codes.bind(backend)
 
         def add_up(Y: Array) -> Total:
-            misfit = find_misfit(Y, space.xp)
-            return Total(int(Y.shape[0]), math.nan if misfit else total(visit(Y)), misfit)
+            non_finite = find_non_finite(Y, backend.xp)
+            return Total(int(Y.shape[0]), math.nan if non_finite else total(visit(Y)), non_finite)
 
         return add_up
 
 
-def encode(samples: Samples, rows: Array, mean: Array, rule: Rule) -> Array:
+def encode(samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Array:
     """Codes (r, m) of all samples."""
     return samples.map_rows(CodeKernel(rows, mean, rule, samples.dtype, samples.dtype), int(rows.shape[0]))
 
 
-def encode_into(path: str | os.PathLike[str], samples: Samples, rows: Array, mean: Array, rule: Rule) -> Any:
+def encode_into(path: str | os.PathLike[str], samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Any:
     """Codes of all samples, written to a file tile by tile; returns them as an array that is left on disk."""
     _refuse_input(path, samples)
     kernel = CodeKernel(rows, mean, rule, samples.dtype, samples.dtype)
     shape = (samples.n_samples, int(rows.shape[0]))
     tile_rows = rows_per_tile(samples.n_samples, samples.n_features, samples.dtype)
-    with file_sink(path, shape, samples.dtype, tile_rows) as sink:
-        samples.write_rows(kernel, sink)
-    return opened_again(path)
+    with open_writer(path, shape, samples.dtype, tile_rows) as writer:
+        samples.write_rows(kernel, writer)
+    return reopen(path)
 
 
-def log_likelihoods(samples: Samples, rows: Array, mean: Array, rule: Likelihood) -> Array:
+def log_likelihoods(samples: Dataset, rows: Array, mean: Array, rule: Likelihood) -> Array:
     """Log-likelihood (r,) of all samples; in float64, where the squares of rare codes do not overflow."""
     return samples.map_rows(CodeKernel(rows, mean, rule, "float64", samples.dtype), 1)[:, 0]
 
 
-def mean_log_likelihood(samples: Samples, rows: Array, mean: Array, rule: Likelihood) -> float:
+def mean_log_likelihood(samples: Dataset, rows: Array, mean: Array, rule: Likelihood) -> float:
     """Mean log-likelihood of all samples."""
-    found = samples.sum_over(TotalKernel(CodeKernel(rows, mean, rule, "float64", "float64")))
-    if found.misfit is not None:
-        raise not_finite(samples, found.misfit)
+    found = samples.sum(TotalKernel(CodeKernel(rows, mean, rule, "float64", "float64")))
+    if found.non_finite is not None:
+        raise non_finite_error(samples, found.non_finite)
     return found.value / found.weight
 
 
 def decode(codes: Array, components: Array, mean: Array) -> Array:
     """Samples rebuilt from codes."""
-    space = Space.of(codes)
+    backend = Backend.of(codes)
     dtype = real_dtype(codes)
-    return codes @ space.asarray(components, dtype) + space.asarray(mean, dtype)
+    return codes @ backend.asarray(components, dtype) + backend.asarray(mean, dtype)
 
 
 def coder(
@@ -232,7 +232,7 @@ def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
     return atoms, MatchingPursuit(atoms @ atoms.T, lengths, k)
 
 
-def _refuse_input(path: str | os.PathLike[str], samples: Samples) -> None:
+def _refuse_input(path: str | os.PathLike[str], samples: Dataset) -> None:
     """Raise if the output would take the place of the input, or of a folder that holds it."""
     source = getattr(samples, "path", "")
     if source and Path(source).resolve().is_relative_to(Path(path).resolve()):

@@ -24,17 +24,17 @@ Array = Any
 
 
 @dataclass(frozen=True)
-class Space:
+class Backend:
     """An array namespace and one of its devices."""
 
     xp: Any
     device: Any
 
     @classmethod
-    def of(cls, array: Array) -> Space:
+    def of(cls, array: Array) -> Backend:
         """Space in which `array` lives."""
         if type(array) is np.ndarray:  # to ask takes microseconds, and small problems ask often
-            return HOST
+            return NUMPY
         return cls(array_api_compat.array_namespace(array), array_api_compat.device(array))
 
     @property
@@ -47,7 +47,7 @@ class Space:
     def asarray(self, array: Array, dtype: str) -> Array:
         """`array` in this space, as real numbers of the given precision; no copy where none is needed."""
         wanted = getattr(self.xp, dtype)
-        if array_api_compat.is_array_api_obj(array) and Space.of(array) == self:
+        if array_api_compat.is_array_api_obj(array) and Backend.of(array) == self:
             return self.xp.astype(array, wanted, copy=False)
         # a copy in plain order: torch takes no negative strides, and would share memory otherwise; and of the type
         # wanted, because torch would wake up all its threads for that
@@ -74,18 +74,18 @@ class Space:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a module cannot be pickled, but found again by its name
-        return _named, (self.xp.__name__, self.device)
+        return _import_backend, (self.xp.__name__, self.device)
 
     def __str__(self) -> str:
         name = self.xp.__name__.removeprefix("array_api_compat.")
         return f"{name} ({self.device})"
 
 
-def _named(namespace: str, device: Any) -> Space:
-    return Space(importlib.import_module(namespace), device)
+def _import_backend(namespace: str, device: Any) -> Backend:
+    return Backend(importlib.import_module(namespace), device)
 
 
-HOST = Space(array_api_compat.array_namespace(np.empty(0)), "cpu")
+NUMPY = Backend(array_api_compat.array_namespace(np.empty(0)), "cpu")
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
@@ -99,7 +99,7 @@ def to_numpy(array: Array) -> NDArray[Any]:
     return np.asarray(array)
 
 
-def detached(array: Array) -> Array:
+def detach(array: Array) -> Array:
     """The same array, cut off from any graph of automatic differentiation."""
     return array.detach() if array_api_compat.is_torch_array(array) else array
 
@@ -124,7 +124,7 @@ def real_dtype(array: Array) -> str:
     return "float32" if array.dtype == xp.float32 else "float64"
 
 
-def storage(precision: str) -> str:
+def storage_dtype(precision: str) -> str:
     """Type in which numbers are held whose products are made in this precision.
 
     "tfloat32" multiplies float32 numbers by their first eleven binary digits where a device has that, five times
@@ -136,9 +136,6 @@ def storage(precision: str) -> str:
 def total(array: Array) -> float:
     """Sum of all entries, as a Python number."""
     return float(array_api_compat.array_namespace(array).sum(array))
-
-
-__all__ = ["Work", "positive_definite", "svd", "workspace"]
 
 
 class Work(Protocol):
@@ -166,11 +163,11 @@ class Work(Protocol):
         ...
 
 
-def workspace(space: Space, precision: str) -> Work:
-    """Scratch memory for one pass over tiles in `space`, with products in this precision."""
-    if array_api_compat.is_numpy_namespace(space.xp):
+def make_workspace(backend: Backend, precision: str) -> Work:
+    """Scratch memory for one pass over tiles in `backend`, with products in this precision."""
+    if array_api_compat.is_numpy_namespace(backend.xp):
         return BufferedWork()
-    if space._is_torch_on_gpu:
+    if backend._is_torch_on_gpu:
         return GpuWork(fast=precision == "tfloat32")
     return FreshWork()
 
@@ -182,13 +179,13 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
     return _generic_svd(matrix)
 
 
-def positive_definite(matrix: Array) -> bool:
+def is_positive_definite(matrix: Array) -> bool:
     """Whether the Cholesky decomposition of a symmetric matrix exists."""
     try:
-        factor = Space.of(matrix).xp.linalg.cholesky(matrix)
+        factor = Backend.of(matrix).xp.linalg.cholesky(matrix)
     except (RuntimeError, np.linalg.LinAlgError):  # torch's LinAlgError is a RuntimeError
         return False
-    return bool(Space.of(matrix).xp.all(Space.of(matrix).xp.isfinite(factor)))  # CuPy says it in this way
+    return bool(Backend.of(matrix).xp.all(Backend.of(matrix).xp.isfinite(factor)))  # CuPy says it in this way
 
 
 class FreshWork:
@@ -206,7 +203,7 @@ class FreshWork:
 
     def column_sums(self, array: Array) -> Array:
         """Sums over the rows of a tile (b, m), in float64."""
-        xp = Space.of(array).xp
+        xp = Backend.of(array).xp
         return xp.sum(array, axis=0, dtype=xp.float64)
 
     def product_sums(self, a: Array, b: Array) -> Array:
@@ -229,15 +226,15 @@ class GpuWork(FreshWork):
 
 def _generic_svd(matrix: Array) -> tuple[Array, Array, Array]:
     """Thin singular value decomposition in the library of `matrix`, on the host if that fails."""
-    space = Space.of(matrix)
+    backend = Backend.of(matrix)
     try:
-        U, values, Vt = space.xp.linalg.svd(matrix, full_matrices=False)
+        U, values, Vt = backend.xp.linalg.svd(matrix, full_matrices=False)
     except (RuntimeError, np.linalg.LinAlgError):  # torch's LinAlgError is a RuntimeError
         pass
     else:
-        if bool(space.xp.all(space.xp.isfinite(values))):
+        if bool(backend.xp.all(backend.xp.isfinite(values))):
             return U, values, Vt
-    U, values, Vt = (space.asarray(part, "float64") for part in _host_svd(to_numpy(matrix)))
+    U, values, Vt = (backend.asarray(part, "float64") for part in _host_svd(to_numpy(matrix)))
     return U, values, Vt
 
 

@@ -21,7 +21,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def in_order(make_worker: Callable[[], Callable[[Job], Result]], jobs: Sequence[Job]) -> Iterator[Result]:
+def map_in_order(make_worker: Callable[[], Callable[[Job], Result]], jobs: Sequence[Job]) -> Iterator[Result]:
     """Results of all jobs, in the order of the jobs. Each thread makes one worker for itself."""
     with one_blas_thread() as n_threads:
         if n_threads == 1 or len(jobs) == 1:

@@ -13,7 +13,7 @@ import dask.array
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import HOST, Array, Space
+from elldict.backend.base import NUMPY, Array, Backend
 from elldict.data.dask_tasks import (
     Coding,
     Engine,
@@ -36,7 +36,7 @@ from elldict.data.dask_tasks import (
     unpacked,
     unpacked_coding,
 )
-from elldict.data.dataset import Kernel, Placed, S, Sink, rows_per_tile, sampled_ranges, started_digest
+from elldict.data.dataset import Kernel, Locatable, RowWriter, S, rows_per_tile, sampled_ranges, started_digest
 from elldict.data.file import Reader
 
 TASKS_PER_THREAD = 4
@@ -46,7 +46,7 @@ BLOCK_BYTES = 2**25
 """Samples of a file that are read at a time, and of small chunks that make a task: a few tiles at least."""
 
 
-class Source(Placed, Protocol):
+class Source(Locatable, Protocol):
     """Samples, seen by those who make tasks of them."""
 
     @property
@@ -79,7 +79,7 @@ class Source(Placed, Protocol):
         """Tasks that add up one stretch each, in order, given the key of the job."""
         ...
 
-    def rows(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:
+    def take(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:
         """Some samples, by sorted index."""
         ...
 
@@ -103,7 +103,7 @@ class Layout:
         """Layout of an array."""
         return cls(np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64))
 
-    def runs(self, rows: int) -> list[tuple[int, list[int]]]:
+    def split_runs(self, rows: int) -> list[tuple[int, list[int]]]:
         """Start and chunks of each task: one chunk, or as many small ones as have so many rows together."""
         found: list[tuple[int, list[int]]] = []
         room = 0
@@ -115,7 +115,7 @@ class Layout:
             room -= size
         return found
 
-    def inside(self, index: NDArray[np.int64]) -> list[tuple[int, int, NDArray[np.int64]]]:
+    def whiten(self, index: NDArray[np.int64]) -> list[tuple[int, int, NDArray[np.int64]]]:
         """For each chunk that holds some of the sorted indices: its number, its start, and where they are in it."""
         cuts = np.searchsorted(index, self.starts)
         return [
@@ -124,7 +124,7 @@ class Layout:
             if b > a
         ]
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Chunk of a sample."""
         chunk = int(np.searchsorted(self.starts, sample, side="right")) - 1
         return f"row {sample - int(self.starts[chunk])} of chunk {chunk}, X.blocks[{chunk}]"
@@ -191,10 +191,10 @@ class Chunks:
         rows = self.block_size or BLOCK_BYTES // (self.n_features * self.X.dtype.itemsize)
         return {
             (name, 0, number): (sum_chunks, job, start, [(self.X.name, k, 0) for k in chunks])
-            for number, (start, chunks) in enumerate(self.layout.runs(rows))
+            for number, (start, chunks) in enumerate(self.layout.split_runs(rows))
         }
 
-    def rows(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:
+    def take(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:
         """Picked where the chunks are; chunks that hold none of the rows are not computed."""
         if len(index) == 0:
             return np.empty((0, self.n_features))
@@ -203,7 +203,7 @@ class Chunks:
             name = new_name("rows")
             tasks: Graph = {
                 (name, 0, number): (take_rows, (self.X.name, chunk, 0), local, start)
-                for number, (chunk, start, local) in enumerate(self.layout.inside(index))
+                for number, (chunk, start, local) in enumerate(self.layout.whiten(index))
             }
             tasks = tree(tasks, name, lambda keys: (stack, keys), lambda keys: (stack, keys))
             return Plan(name, tasks, self.dependencies)
@@ -222,9 +222,9 @@ class Chunks:
             meta=np.empty((0, 0), coding.dtype),
         )
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Chunk of a sample."""
-        return self.layout.place(sample)
+        return self.layout.locate(sample)
 
     def check_unchanged(self) -> None:
         """Nothing: what is computed again is what its source is, and dask cannot tell whether that has changed."""
@@ -281,7 +281,7 @@ class Blocks:
             for number, start in enumerate(starts)
         }
 
-    def rows(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:  # noqa: ARG002
+    def take(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:  # noqa: ARG002
         """Read here: this process has opened the file."""
         return self.reader.take(index)
 
@@ -299,9 +299,9 @@ class Blocks:
             meta=np.empty((0, 0), coding.dtype),
         )
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Place in the file."""
-        return self.reader.place(sample)
+        return self.reader.locate(sample)
 
     def check_unchanged(self) -> None:
         """Raise if the file is no longer the one that was opened."""
@@ -335,9 +335,9 @@ PATIENCE = 120.0
 """Seconds that a cluster may be without a worker that takes tasks, or its scheduler without an answer."""
 
 
-def dask_samples(
+def make_dask_dataset(
     source: Any, client: Any = None, block_size: int | None = None, *, patience: float = PATIENCE
-) -> ClusterSamples:
+) -> DaskDataset:
     """Samples that the workers of a cluster, or the threads of this process, look at.
 
     Parameters
@@ -359,11 +359,11 @@ def dask_samples(
         The samples.
     """
     opened = Chunks.of(source, block_size) if hasattr(source, "dask") else Blocks(source, block_size)
-    return ClusterSamples(opened, _engine(client or _current_client(), patience))
+    return DaskDataset(opened, _engine(client or _current_client(), patience))
 
 
 @dataclass(frozen=True)
-class ClusterSamples:
+class DaskDataset:
     """Samples of a source, looked at by an engine."""
 
     source: Source
@@ -385,9 +385,9 @@ class ClusterSamples:
         return self.source.dtype
 
     @property
-    def space(self) -> Space:
+    def backend(self) -> Backend:
         """Workers multiply with NumPy."""
-        return HOST
+        return NUMPY
 
     @property
     def path(self) -> str:
@@ -410,10 +410,10 @@ class ClusterSamples:
         digest = started_digest("cluster", self.n_samples, self.n_features, self.dtype)
         row_bytes = self.n_features * (4 if self.dtype == "float32" else 8)
         ranges = [np.arange(start, stop) for start, stop in sampled_ranges(self.n_samples, row_bytes)]
-        digest.update(self.rows(np.unique(np.concatenate(ranges))).tobytes())
+        digest.update(self.take(np.unique(np.concatenate(ranges))).tobytes())
         return digest.hexdigest()
 
-    def sum_over(self, kernel: Kernel[S]) -> S:
+    def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, along the tree."""
         packed = self.source.job(kernel, self.grid).packed()
 
@@ -432,25 +432,25 @@ class ClusterSamples:
         """Lazy dask array with what the kernel makes of every sample; NaN is found when it is computed."""
         return self.source.mapped(kernel, self.grid, n_columns)
 
-    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
         """Give the sink what the kernel makes of every sample, some chunks at a time.
 
         All of it comes to this process. To write from the workers, call `to_zarr` of what `map_rows` returns.
         """
-        n_columns = int(kernel.bind(self.space)(np.zeros((1, self.n_features), self.dtype)).shape[1])
+        n_columns = int(kernel.bind(self.backend)(np.zeros((1, self.n_features), self.dtype)).shape[1])
         lazy = self.map_rows(kernel, n_columns)
         rows = WRITTEN_BYTES // (n_columns * np.dtype(self.dtype).itemsize)
-        for start, chunks in Layout.of(lazy).runs(rows):
-            sink.write(start, self.engine.result(partial(_stacked, lazy, chunks)))
+        for start, chunks in Layout.of(lazy).split_runs(rows):
+            writer.write(start, self.engine.result(partial(_stacked, lazy, chunks)))
         self.source.check_unchanged()
 
-    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
-        return self.source.rows(index, self.engine).astype(np.float64, copy=False)
+        return self.source.take(index, self.engine).astype(np.float64, copy=False)
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Chunk or file of a sample."""
-        return self.source.place(sample)
+        return self.source.locate(sample)
 
 
 def _stacked(array: Any, chunks: list[int]) -> Plan:

@@ -21,9 +21,9 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import HOST, Array, to_numpy
+from elldict.backend.base import NUMPY, Array, to_numpy
 from elldict.backend.threads import one_blas_thread
-from elldict.data.dataset import Kernel, Placed, S, find_misfit, not_finite, tile_bounds
+from elldict.data.dataset import Kernel, Locatable, S, find_non_finite, non_finite_error, tile_bounds
 from elldict.data.file import Reader
 
 Graph = dict[Any, Any]
@@ -84,14 +84,14 @@ Together = Callable[[list[Any]], Any]
 """From the keys of neighbours to the task that makes one result of theirs."""
 
 
-def tree(tasks: Graph, name: str, inner: Together, last: Together) -> Graph:
+def tree(tasks: Graph, name: str, to_white: Together, last: Together) -> Graph:
     """Tasks, and those that put neighbours together until one is left: `root_of` the name."""
     graph, keys, level = dict(tasks), list(tasks), 0
     while len(keys) > FAN_IN:
         level += 1
         groups = [keys[k : k + FAN_IN] for k in range(0, len(keys), FAN_IN)]
         keys = [(name, level, number) for number in range(len(groups))]
-        graph.update({key: inner(group) for key, group in zip(keys, groups, strict=True)})
+        graph.update({key: to_white(group) for key, group in zip(keys, groups, strict=True)})
     graph[root_of(name)] = last(keys)
     return graph
 
@@ -142,8 +142,8 @@ class Node(Generic[S]):
 def travelling_bytes(thing: object) -> int:
     """Bytes that something takes on its way to another process; dask weighs by them where to run a task."""
     buffers: list[pickle.PickleBuffer] = []
-    frame = pickle.dumps(thing, protocol=5, buffer_callback=buffers.append)
-    return len(frame) + sum(buffer.raw().nbytes for buffer in buffers)
+    whitening = pickle.dumps(thing, protocol=5, buffer_callback=buffers.append)
+    return len(whitening) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
 Piece = Rows | Node[S]
@@ -214,7 +214,7 @@ def whole_sum(stretch: Iterable[Piece[S]], grid: Grid) -> S:
     if not nodes or nodes[0].start != 0 or nodes[-1].stop != grid.n_samples:
         raise ValueError(f"a sum over {grid.n_samples} samples lacks the first or the last of them")
     total: S | None = None
-    for node in reversed(nodes):  # what is left over is added from the right, as `folded` does
+    for node in reversed(nodes):  # what is left over is added from the right, as `tree_sum` does
         assert isinstance(node, Node), "the ends of all samples are ends of tiles"
         total = node.total if total is None else node.total + total
     assert total is not None
@@ -312,7 +312,7 @@ class Coding:
     kernel: Kernel[Array]
     dtype: str
     tile_rows: int
-    where: Placed
+    where: Locatable
 
     def packed(self) -> bytes:
         """The same as bytes."""
@@ -321,15 +321,15 @@ class Coding:
     def of(self, Y: NDArray[Any], start: int) -> NDArray[Any]:
         """Rows for the samples Y, of which the first is number `start`."""
         with one_blas_thread():
-            visit = self.kernel.bind(HOST)
+            visit = self.kernel.bind(NUMPY)
             made = [visit(self._tile(Y[a:b], start + a)) for a, b in tile_bounds(max(1, len(Y)), self.tile_rows)]
         return np.concatenate(made)
 
     def _tile(self, Y: NDArray[Any], start: int) -> NDArray[Any]:
         tile = Y.astype(self.dtype, copy=False)
-        misfit = find_misfit(tile, HOST.xp)
-        if misfit is not None:
-            raise not_finite(self.where, replace(misfit, sample=start + misfit.sample))
+        non_finite = find_non_finite(tile, NUMPY.xp)
+        if non_finite is not None:
+            raise non_finite_error(self.where, replace(non_finite, sample=start + non_finite.sample))
         return tile
 
 
@@ -370,7 +370,7 @@ def _visitor(job: Job[S]) -> Callable[[Array], S]:
 
     def visit(tile: Array) -> S:
         if not bound:
-            bound.append(job.kernel.bind(HOST))
+            bound.append(job.kernel.bind(NUMPY))
         return bound[0](tile)
 
     return visit

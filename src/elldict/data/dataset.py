@@ -14,8 +14,8 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Space, real_dtype, to_numpy
-from elldict.backend.threads import in_order
+from elldict.backend.base import Array, Backend, real_dtype, to_numpy
+from elldict.backend.threads import map_in_order
 from elldict.exceptions import SmallerTilesWarning
 
 TILE_ROWS = 1024
@@ -50,12 +50,12 @@ T_co = TypeVar("T_co", covariant=True)
 class Kernel(Protocol[T_co]):
     """What is done with each tile in one pass."""
 
-    def bind(self, space: Space) -> Callable[[Array], T_co]:
-        """Prepare for a pass in `space`: move the small matrices there and set up scratch memory."""
+    def bind(self, backend: Backend) -> Callable[[Array], T_co]:
+        """Prepare for a pass in `backend`: move the small matrices there and set up scratch memory."""
         ...
 
 
-class Sink(Protocol):
+class RowWriter(Protocol):
     """Where rows go: it takes them by the number of the first, from several threads and in any order."""
 
     def write(self, start: int, rows: Array) -> None:
@@ -63,15 +63,15 @@ class Sink(Protocol):
         ...
 
 
-class Placed(Protocol):
+class Locatable(Protocol):
     """Anything that knows where a sample is found."""
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Say where a sample is found, for error messages."""
         ...
 
 
-class Samples(Placed, Protocol):
+class Dataset(Locatable, Protocol):
     """A source of samples, sample-major: shape (n_samples, n_features)."""
 
     @property
@@ -81,13 +81,13 @@ class Samples(Placed, Protocol):
     @property
     def dtype(self) -> str: ...  # noqa: D102
     @property
-    def space(self) -> Space: ...  # noqa: D102
+    def backend(self) -> Backend: ...  # noqa: D102
 
     def fingerprint(self) -> str:
         """Tell these samples from others, without a look at all of them."""
         ...
 
-    def sum_over(self, kernel: Kernel[S]) -> S:
+    def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, in tile order, along the tree of `samples.fold`."""
         ...
 
@@ -95,11 +95,11 @@ class Samples(Placed, Protocol):
         """Put together what the kernel makes of every tile, a row a sample."""
         ...
 
-    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
         """Give the sink what the kernel makes of every tile."""
         ...
 
-    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
         ...
 
@@ -128,7 +128,7 @@ def tile_bounds(n_samples: int, tile_rows: int) -> Iterator[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Misfit:
+class NonFinite:
     """A value that is not a finite number, and where it stands."""
 
     sample: int
@@ -136,25 +136,25 @@ class Misfit:
     value: float
 
 
-def find_misfit(Y: Array, xp: Any) -> Misfit | None:
+def find_non_finite(Y: Array, xp: Any) -> NonFinite | None:
     """First NaN or infinity of a tile, if there is one."""
     if bool(xp.all(xp.isfinite(Y))):
         return None
     tile = to_numpy(Y)
     sample, feature = (int(k) for k in np.argwhere(~np.isfinite(tile))[0])
-    return Misfit(sample, feature, float(tile[sample, feature]))
+    return NonFinite(sample, feature, float(tile[sample, feature]))
 
 
-def not_finite(samples: Placed, misfit: Misfit) -> ValueError:
+def non_finite_error(samples: Locatable, non_finite: NonFinite) -> ValueError:
     """Error that says where the misfit stands."""
-    found = "NaN" if math.isnan(misfit.value) else "infinity"
+    found = "NaN" if math.isnan(non_finite.value) else "infinity"
     return ValueError(
-        f"X holds {found} in sample {misfit.sample}, feature {misfit.feature} ({samples.place(misfit.sample)}). "
-        "Drop or impute it first."
+        f"X holds {found} in sample {non_finite.sample}, feature {non_finite.feature} "
+        f"({samples.locate(non_finite.sample)}). Drop or impute it first."
     )
 
 
-def folded(totals: Iterable[S]) -> S:
+def tree_sum(totals: Iterable[S]) -> S:
     """Add up, along the tree, what consecutive tiles amount to; no more than one total a level is held at a time.
 
     Also for totals of runs of 2**k tiles, the same k for each: the tree is the same, cut off k levels above its leaves.
@@ -202,7 +202,7 @@ T = TypeVar("T")
 FEWEST_ROWS = 64
 
 
-def with_room(samples: Any, work: Callable[[], T]) -> T:
+def retry_on_oom(samples: Any, work: Callable[[], T]) -> T:
     """Result of a pass over samples; where memory of a card runs out, tiles become half as large, once and for all."""
     rows = samples.tile_rows
     while True:
@@ -210,12 +210,12 @@ def with_room(samples: Any, work: Callable[[], T]) -> T:
             result = work()
             break
         except Exception as error:
-            if not out_of_memory(error) or samples.tile_rows <= FEWEST_ROWS:
+            if not is_out_of_memory(error) or samples.tile_rows <= FEWEST_ROWS:
                 raise
         # not in the handler, where the error still holds what was in the way
         smaller = max(FEWEST_ROWS, min(samples.tile_rows, samples.n_samples) // 2)
         object.__setattr__(samples, "tile_rows", smaller)
-        _let_go()
+        _free_cache()
     if samples.tile_rows < rows:
         warnings.warn(
             f"The card ran out of memory with {rows} samples at a time and was given {samples.tile_rows} instead. "
@@ -226,12 +226,12 @@ def with_room(samples: Any, work: Callable[[], T]) -> T:
     return result
 
 
-def out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether a card has run out of memory; torch and CuPy each have an error of their own for that."""
     return type(error).__name__ in {"OutOfMemoryError"} and type(error).__module__.split(".")[0] in {"torch", "cupy"}
 
 
-def _let_go() -> None:
+def _free_cache() -> None:
     """Give the card back what torch holds without need."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -239,7 +239,7 @@ def _let_go() -> None:
 
 
 @dataclass(frozen=True)
-class MemorySamples:
+class ArrayDataset:
     """An array of shape (n_samples, n_features); it is read tile by tile and never written or copied whole."""
 
     X: Array
@@ -247,7 +247,7 @@ class MemorySamples:
 
     def __post_init__(self) -> None:
         if not self.tile_rows:
-            shape, on_gpu = (self.n_samples, self.n_features), self.space.on_gpu
+            shape, on_gpu = (self.n_samples, self.n_features), self.backend.on_gpu
             object.__setattr__(self, "tile_rows", rows_per_tile(*shape, self.dtype, on_gpu=on_gpu))
 
     @property
@@ -266,9 +266,9 @@ class MemorySamples:
         return real_dtype(self.X)
 
     @property
-    def space(self) -> Space:
+    def backend(self) -> Backend:
         """Library and device of the array."""
-        return Space.of(self.X)
+        return Backend.of(self.X)
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype and values: of all values up to 64 MB, of blocks spread over them beyond."""
@@ -278,38 +278,38 @@ class MemorySamples:
             digest.update(to_numpy(self._tile((start, stop))).tobytes())
         return digest.hexdigest()
 
-    def sum_over(self, kernel: Kernel[S]) -> S:
+    def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, along the tree."""
-        return with_room(self, lambda: folded(self._visited(lambda: self._visitor(kernel))))
+        return retry_on_oom(self, lambda: tree_sum(self._visited(lambda: self._visitor(kernel))))
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
         """Array of shape (n_samples, n_columns) with what the kernel makes of every tile."""
-        xp = self.space.xp
-        out = xp.empty((self.n_samples, n_columns), dtype=getattr(xp, self.dtype), device=self.space.device)
-        self.write_rows(kernel, ArraySink(out))
+        xp = self.backend.xp
+        out = xp.empty((self.n_samples, n_columns), dtype=getattr(xp, self.dtype), device=self.backend.device)
+        self.write_rows(kernel, ArrayWriter(out))
         return out
 
-    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
         """Give the sink what the kernel makes of every tile."""
 
         def make_writer() -> Callable[[tuple[int, int]], None]:
-            write = checked_writer(self, kernel, sink)
+            write = make_checked_writer(self, kernel, writer)
             return lambda bounds: write(bounds[0], self._tile(bounds))
 
-        with_room(self, lambda: list(self._visited(make_writer)))
+        retry_on_oom(self, lambda: list(self._visited(make_writer)))
 
-    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
         return to_numpy(self._taken(index)).astype(np.float64)
 
     def part(self, index: NDArray[np.int64], dtype: str) -> Array:
         """Some samples, by sorted index, where they are."""
-        return self.space.xp.astype(self._taken(index), getattr(self.space.xp, dtype), copy=False)
+        return self.backend.xp.astype(self._taken(index), getattr(self.backend.xp, dtype), copy=False)
 
     def _taken(self, index: NDArray[np.int64]) -> Array:
-        return self.space.xp.take(self.X, self.space.xp.asarray(index, device=self.space.device), axis=0)
+        return self.backend.xp.take(self.X, self.backend.xp.asarray(index, device=self.backend.device), axis=0)
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Block of a sample."""
         n_tiles = -(-self.n_samples // self.tile_rows)
         return f"block {sample // self.tile_rows + 1} of {n_tiles}"
@@ -317,21 +317,21 @@ class MemorySamples:
     def _visited(self, make_visitor: Callable[[], Callable[[tuple[int, int]], T]]) -> Iterator[T]:
         """What a visitor makes of the bounds of every tile, in tile order; on the host, by all cores."""
         bounds = list(tile_bounds(self.n_samples, self.tile_rows))
-        if array_api_compat.is_numpy_namespace(self.space.xp):
-            return in_order(make_visitor, bounds)
+        if array_api_compat.is_numpy_namespace(self.backend.xp):
+            return map_in_order(make_visitor, bounds)
         return map(make_visitor(), bounds)
 
     def _visitor(self, kernel: Kernel[T]) -> Callable[[tuple[int, int]], T]:
-        visit = kernel.bind(self.space)
+        visit = kernel.bind(self.backend)
         return lambda bounds: visit(self._tile(bounds))
 
     def _tile(self, bounds: tuple[int, int]) -> Array:
-        xp = self.space.xp
+        xp = self.backend.xp
         return xp.astype(self.X[bounds[0] : bounds[1], :], getattr(xp, self.dtype), copy=False)
 
 
 @dataclass(frozen=True)
-class ArraySink:
+class ArrayWriter:
     """An array in memory."""
 
     array: Array
@@ -341,14 +341,14 @@ class ArraySink:
         self.array[start : start + int(rows.shape[0]), :] = rows
 
 
-def checked_writer(samples: Samples, kernel: Kernel[Array], sink: Sink) -> Callable[[int, Array], None]:
+def make_checked_writer(samples: Dataset, kernel: Kernel[Array], writer: RowWriter) -> Callable[[int, Array], None]:
     """What makes rows of one tile and gives them to the sink; raises if the tile holds NaN or infinity."""
-    visit = kernel.bind(samples.space)
+    visit = kernel.bind(samples.backend)
 
     def write(start: int, tile: Array) -> None:
-        misfit = find_misfit(tile, samples.space.xp)
-        if misfit is not None:
-            raise not_finite(samples, replace(misfit, sample=start + misfit.sample))
-        sink.write(start, visit(tile))
+        non_finite = find_non_finite(tile, samples.backend.xp)
+        if non_finite is not None:
+            raise non_finite_error(samples, replace(non_finite, sample=start + non_finite.sample))
+        writer.write(start, visit(tile))
 
     return write

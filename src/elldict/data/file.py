@@ -17,13 +17,22 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import HOST, Array, Space
-from elldict.backend.threads import in_order
-from elldict.data.dataset import ArraySink, Kernel, S, Sink, checked_writer, folded, rows_per_tile, tile_bounds
+from elldict.backend.base import NUMPY, Array, Backend
+from elldict.backend.threads import map_in_order
+from elldict.data.dataset import (
+    ArrayWriter,
+    Kernel,
+    RowWriter,
+    S,
+    make_checked_writer,
+    rows_per_tile,
+    tile_bounds,
+    tree_sum,
+)
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 
-def needed(module: str, extra: str) -> Any:
+def import_optional(module: str, extra: str) -> Any:
     """Import a package, or say how it is installed."""
     try:
         return importlib.import_module(module)
@@ -68,7 +77,7 @@ class Reader(Protocol):
         """Rows by sorted index; nothing is read twice."""
         ...
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Say where a sample is stored, for error messages."""
         ...
 
@@ -81,14 +90,14 @@ class Reader(Protocol):
         ...
 
 
-def widened(dtype: np.dtype[Any], where: str) -> str:
+def working_dtype(dtype: np.dtype[Any], where: str) -> str:
     """Precision in which stored numbers are multiplied; refuses what is not a real number."""
     if dtype.kind not in "fiub":
         raise SamplesFileError(f"{where} holds {dtype}, expected real numbers: floats, integers or booleans.")
     return "float32" if dtype == np.float32 else "float64"
 
 
-def checked_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
+def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
     """Shape of samples; refuses any other."""
     if len(shape) != 2:
         raise SamplesFileError(f"{where} holds an array of shape {shape}, expected (n_samples, n_features).")
@@ -97,20 +106,20 @@ def checked_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def prepared_out(reader: Reader, start: int, stop: int, out: NDArray[Any] | None) -> NDArray[Any]:
+def prepare_out(reader: Reader, start: int, stop: int, out: NDArray[Any] | None) -> NDArray[Any]:
     """Memory for some rows: what was given, or new."""
     if not 0 <= start <= stop <= reader.n_samples:
         raise IndexError(f"rows {start} to {stop} of {reader.n_samples}")
     return np.empty((stop - start, reader.n_features), reader.dtype) if out is None else out
 
 
-def runs(index: NDArray[np.int64], gap: int, longest: int) -> Iterator[NDArray[np.int64]]:
+def split_runs(index: NDArray[np.int64], gap: int, longest: int) -> Iterator[NDArray[np.int64]]:
     """Sorted indices, in runs that are worth reading in one piece: gaps of at most `gap`, spans of about `longest`."""
     apart = (np.diff(index) > gap) | (np.diff(index // max(1, longest)) > 0)
     yield from np.split(index, np.flatnonzero(apart) + 1)
 
 
-def in_words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """What another library says of a file, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
@@ -151,7 +160,7 @@ DEPTH = 3
 """Blocks in memory: one being multiplied, one waiting, one being read."""
 
 
-class ReadAhead:
+class Prefetcher:
     """Blocks of rows, read once each and in order, into memory that is used again.
 
     Those who work on the rows have to ask for them in about the same order, and all of them: a block is read when one
@@ -219,7 +228,7 @@ BLOCK_BYTES = 2**24
 
 
 @dataclass(frozen=True)
-class FileSamples:
+class FileDataset:
     """Rows of a reader, a few blocks at a time."""
 
     reader: Reader
@@ -241,9 +250,9 @@ class FileSamples:
         return self.reader.dtype
 
     @property
-    def space(self) -> Space:
+    def backend(self) -> Backend:
         """NumPy, on the host."""
-        return HOST
+        return NUMPY
 
     @property
     def path(self) -> str:
@@ -272,49 +281,49 @@ class FileSamples:
         """Digest of the file."""
         return self.reader.fingerprint()
 
-    def sum_over(self, kernel: Kernel[S]) -> S:
+    def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, along the tree."""
 
         def make_visitor() -> Callable[[int, Array], S]:
-            visit = kernel.bind(self.space)
+            visit = kernel.bind(self.backend)
             return lambda _, tile: visit(tile)
 
-        return folded(self._visited(make_visitor))
+        return tree_sum(self._visited(make_visitor))
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> NDArray[np.floating]:
         """Array of shape (n_samples, n_columns), in memory, with what the kernel makes of every tile."""
         out = np.empty((self.n_samples, n_columns), self.dtype)
-        self.write_rows(kernel, ArraySink(out))
+        self.write_rows(kernel, ArrayWriter(out))
         return out
 
-    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
         """Give the sink what the kernel makes of every tile."""
-        for _ in self._visited(lambda: checked_writer(self, kernel, sink)):
+        for _ in self._visited(lambda: make_checked_writer(self, kernel, writer)):
             pass
 
-    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index."""
         return self.reader.take(index).astype(np.float64, copy=False)
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """File, and where the sample stands in it."""
-        return self.reader.place(sample)
+        return self.reader.locate(sample)
 
     def _visited(self, make_visitor: Callable[[], Callable[[int, Array], T]]) -> Iterator[T]:
         """What a visitor makes of the first row and the rows of every tile, in tile order, by all cores."""
         self.reader.check_unchanged()
-        with ReadAhead(self.reader, self.block_rows) as ahead:
+        with Prefetcher(self.reader, self.block_rows) as prefetcher:
 
             def make_worker() -> Callable[[tuple[int, int]], T]:
                 visit: Callable[[int, Array], T] | None = None
 
                 def work(bounds: tuple[int, int]) -> T:
                     nonlocal visit
-                    with ahead.rows(*bounds) as tile:  # given back whatever fails: others wait for the memory
+                    with prefetcher.rows(*bounds) as tile:  # given back whatever fails: others wait for the memory
                         visit = visit or make_visitor()
                         return visit(bounds[0], tile)
 
                 return work
 
-            yield from in_order(make_worker, list(tile_bounds(self.n_samples, self.tile_rows)))
+            yield from map_in_order(make_worker, list(tile_bounds(self.n_samples, self.tile_rows)))
         self.reader.check_unchanged()  # before anybody gets the sum: it may hold rows of two files

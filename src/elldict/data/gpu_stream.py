@@ -18,18 +18,18 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import HOST, Array, Space
+from elldict.backend.base import NUMPY, Array, Backend
 from elldict.data.dataset import (
     GPU_TILE_BYTES,
+    ArrayDataset,
+    Dataset,
     Kernel,
-    MemorySamples,
+    RowWriter,
     S,
-    Samples,
-    Sink,
-    folded,
+    retry_on_oom,
     rows_per_tile,
     tile_bounds,
-    with_room,
+    tree_sum,
 )
 
 Read = Callable[[int, int, NDArray[Any]], Any]
@@ -44,33 +44,33 @@ ROOM = 12 * GPU_TILE_BYTES
 """Bytes that a fit needs on a card beside the samples: levels, and a tile with its codes and what is made of them."""
 
 
-def placed(samples: Samples, device: str | None) -> Samples:
+def place_on_device(samples: Dataset, device: str | None) -> Dataset:
     """Samples where a fit works on them: on `device`, or where they are if it is None."""
     if device is None:
         return _seen_by_torch(samples)
-    space = device_space(device)
-    if samples.space == space:
+    backend = find_device(device)
+    if samples.backend == backend:
         return samples
-    if samples.space != HOST:
+    if samples.backend != NUMPY:
         raise ValueError(
-            f"device={device!r}, and X is an array of {samples.space}: a fit works on such arrays where they are. "
+            f"device={device!r}, and X is an array of {samples.backend}: a fit works on such arrays where they are. "
             "Leave device=None, or move X yourself."
         )
-    if not (isinstance(samples, MemorySamples) or hasattr(samples, "reader")):
+    if not (isinstance(samples, ArrayDataset) or hasattr(samples, "reader")):
         raise ValueError(
             f"device={device!r} is for arrays and files; X is a {type(samples).__name__}, which has its own workers. "
             "Leave device=None."
         )
     row_bytes = samples.n_features * (4 if samples.dtype == "float32" else 8)
-    if samples.n_samples * row_bytes + ROOM <= _free_bytes(space):
-        return MemorySamples(_moved(samples, space))
-    return DeviceSamples(samples, space)
+    if samples.n_samples * row_bytes + ROOM <= _free_bytes(backend):
+        return ArrayDataset(_moved(samples, backend))
+    return GpuStreamDataset(samples, backend)
 
 
-def device_space(device: str) -> Space:
+def find_device(device: str) -> Backend:
     """Space of a device named as torch names it; says what is missing if there is none."""
     if device == "cpu":
-        return HOST
+        return NUMPY
     if not (device == "cuda" or device.startswith("cuda:")):
         raise ValueError(f"device={device!r}: expected None, 'cpu', 'cuda', or 'cuda:1' for the second card.")
     try:
@@ -86,20 +86,20 @@ def device_space(device: str) -> Space:
     wanted = f"cuda:{torch.cuda.current_device()}" if device == "cuda" else device
     if wanted not in known:
         raise ValueError(f"device={device!r}: expected one of {', '.join(known)}.")
-    return Space.of(torch.empty(0, device=wanted))
+    return Backend.of(torch.empty(0, device=wanted))
 
 
 @dataclass(frozen=True)
-class DeviceSamples:
+class GpuStreamDataset:
     """Samples of the host, streamed through a card in every pass."""
 
-    source: Samples
-    space: Space
+    source: Dataset
+    backend: Backend
     tile_rows: int = 0
 
     def __post_init__(self) -> None:
         if not self.tile_rows:
-            rows = rows_per_tile(self.n_samples, self.n_features, self.dtype, on_gpu=self.space.on_gpu)
+            rows = rows_per_tile(self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu)
             object.__setattr__(self, "tile_rows", rows)
 
     @property
@@ -117,47 +117,47 @@ class DeviceSamples:
         """Precision of the tiles."""
         return self.source.dtype
 
-    def sum_over(self, kernel: Kernel[S]) -> S:
+    def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, along the tree."""
 
         def add_up() -> S:
-            visit = kernel.bind(self.space)
-            return folded(visit(tile) for _, tile in blocks(self.source, self.space, self.tile_rows))
+            visit = kernel.bind(self.backend)
+            return tree_sum(visit(tile) for _, tile in blocks(self.source, self.backend, self.tile_rows))
 
-        return with_room(self, add_up)
+        return retry_on_oom(self, add_up)
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
         """Array of shape (n_samples, n_columns) on the host with what the kernel makes of every tile."""
         return self.source.map_rows(kernel, n_columns)
 
-    def write_rows(self, kernel: Kernel[Array], sink: Sink) -> None:
+    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
         """Give the sink what the kernel makes of every tile, on the host."""
-        self.source.write_rows(kernel, sink)
+        self.source.write_rows(kernel, writer)
 
     def fingerprint(self) -> str:
         """That of the source."""
         return self.source.fingerprint()
 
-    def rows(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
-        return self.source.rows(index)
+        return self.source.take(index)
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Where a sample is found."""
-        return self.source.place(sample)
+        return self.source.locate(sample)
 
 
-def blocks(source: Samples, space: Space, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
+def blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
     """Bounds and rows of every block on a card, in order. The memory of a block is used again for the next but one."""
     import torch  # noqa: PLC0415
 
     _check_unchanged(source)
     bounds = list(tile_bounds(source.n_samples, block_rows))
     shape, dtype = (bounds[0][1], source.n_features), getattr(torch, source.dtype)
-    pinned = space.device.type == "cuda"
+    pinned = backend.device.type == "cuda"
     slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(SLOTS, len(bounds)))]
-    tiles = [torch.empty(shape, dtype=dtype, device=space.device) for _ in range(min(2, len(bounds)))]
-    line = _Line(space, len(tiles))
+    tiles = [torch.empty(shape, dtype=dtype, device=backend.device) for _ in range(min(2, len(bounds)))]
+    line = _Line(backend, len(tiles))
     # one thread fills slots in turn, with the help of others: in one pool they would wait for each other
     with ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(_n_threads()) as pool:
         read = _reader(source, pool)
@@ -184,16 +184,16 @@ def blocks(source: Samples, space: Space, block_rows: int) -> Iterator[tuple[tup
 class _Line:
     """The order of copies and work on a card, which go on beside each other; on the host all is done at once."""
 
-    def __init__(self, space: Space, n_tiles: int) -> None:
+    def __init__(self, backend: Backend, n_tiles: int) -> None:
         import torch  # noqa: PLC0415
 
-        self._cuda: Any = torch.cuda if space.device.type == "cuda" else None
+        self._cuda: Any = torch.cuda if backend.device.type == "cuda" else None
         self._n_tiles = n_tiles
         self._copied: dict[int, Any] = {}
         self._worked: dict[int, Any] = {}
         if self._cuda is not None:
-            self._main = self._cuda.current_stream(space.device)
-            self._side = self._cuda.Stream(space.device)
+            self._main = self._cuda.current_stream(backend.device)
+            self._side = self._cuda.Stream(backend.device)
             self._side.wait_stream(self._main)
 
     def copy(self, k: int, rows: Any, tile: Any) -> None:
@@ -219,13 +219,13 @@ class _Line:
             self._copied.pop(k).synchronize()
 
 
-def _reader(source: Samples, pool: ThreadPoolExecutor) -> Read:
+def _reader(source: Dataset, pool: ThreadPoolExecutor) -> Read:
     """How rows of a source are read into an array; a source of files has a reader that knows."""
     reader = getattr(source, "reader", None)
     if reader is not None:
         read: Read = reader.read
         return read
-    if isinstance(source, MemorySamples):
+    if isinstance(source, ArrayDataset):
         X = source.X
 
         def copy(start: int, stop: int, out: NDArray[Any]) -> None:
@@ -234,10 +234,10 @@ def _reader(source: Samples, pool: ThreadPoolExecutor) -> Read:
             list(pool.map(lambda part: np.copyto(part[0], part[1], casting="same_kind"), parts))
 
         return copy
-    return lambda start, stop, out: np.copyto(out, source.rows(np.arange(start, stop)), casting="same_kind")
+    return lambda start, stop, out: np.copyto(out, source.take(np.arange(start, stop)), casting="same_kind")
 
 
-def _check_unchanged(source: Samples) -> None:
+def _check_unchanged(source: Dataset) -> None:
     """Raise if a file is not the one that was opened."""
     reader = getattr(source, "reader", None)
     if reader is not None:
@@ -248,32 +248,32 @@ def _n_threads() -> int:
     return max(1, min(MOST_THREADS, (os.cpu_count() or 2) // 2))
 
 
-def _moved(samples: Samples, space: Space) -> Array:
+def _moved(samples: Dataset, backend: Backend) -> Array:
     """All samples on a card."""
     import torch  # noqa: PLC0415
 
     rows = min(samples.n_samples, max(1, GPU_TILE_BYTES // 4 // (samples.n_features * 8)))
-    X = torch.empty((samples.n_samples, samples.n_features), dtype=getattr(torch, samples.dtype), device=space.device)
-    for (start, stop), block in blocks(samples, space, rows):
+    X = torch.empty((samples.n_samples, samples.n_features), dtype=getattr(torch, samples.dtype), device=backend.device)
+    for (start, stop), block in blocks(samples, backend, rows):
         X[start:stop] = block
     return X
 
 
-def _free_bytes(space: Space) -> int:
+def _free_bytes(backend: Backend) -> int:
     """Memory of a card that is free, or that torch holds without need."""
     import torch  # noqa: PLC0415
 
-    free, _ = torch.cuda.mem_get_info(space.device)
-    return int(free + torch.cuda.memory_reserved(space.device) - torch.cuda.memory_allocated(space.device))
+    free, _ = torch.cuda.mem_get_info(backend.device)
+    return int(free + torch.cuda.memory_reserved(backend.device) - torch.cuda.memory_allocated(backend.device))
 
 
-def _seen_by_torch(samples: Samples) -> Samples:
+def _seen_by_torch(samples: Dataset) -> Dataset:
     """Samples of CuPy as a tensor of torch if that is there, because it can do more; all others as they are."""
-    if not (isinstance(samples, MemorySamples) and array_api_compat.is_cupy_array(samples.X)):
+    if not (isinstance(samples, ArrayDataset) and array_api_compat.is_cupy_array(samples.X)):
         return samples
     if importlib.util.find_spec("torch") is None:
         return samples
     import torch  # noqa: PLC0415
 
     share: Any = torch.from_dlpack  # no copy
-    return MemorySamples(share(samples.X)) if torch.cuda.is_available() else samples
+    return ArrayDataset(share(samples.X)) if torch.cuda.is_available() else samples

@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from elldict.data.dataset import sampled_ranges, started_digest
-from elldict.data.file import Stamp, check_stamp, checked_shape, prepared_out, runs, widened
+from elldict.data.file import Stamp, check_shape, check_stamp, prepare_out, split_runs, working_dtype
 from elldict.exceptions import SamplesFileError
 
 MAGIC = npy.MAGIC_PREFIX
@@ -46,11 +46,11 @@ class RawReader:
     @property
     def dtype(self) -> str:
         """Precision of the rows."""
-        return widened(np.dtype(self.stored), self.path)
+        return working_dtype(np.dtype(self.stored), self.path)
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows from start to stop."""
-        out = prepared_out(self, start, stop, out)
+        out = prepare_out(self, start, stop, out)
         with self._opened() as stream:
             self._fill(stream, start, out)
         return out
@@ -60,14 +60,16 @@ class RawReader:
         out = np.empty((len(index), self.n_features), self.dtype)
         done = 0
         with self._opened() as stream:
-            for run in runs(index, GAP_BYTES // self._row_bytes, RUN_BYTES // self._row_bytes) if len(index) else ():
+            for run in (
+                split_runs(index, GAP_BYTES // self._row_bytes, RUN_BYTES // self._row_bytes) if len(index) else ()
+            ):
                 rows = np.empty((int(run[-1] - run[0]) + 1, self.n_features), self.dtype)
                 self._fill(stream, int(run[0]), rows)
                 out[done : done + len(run)] = rows[run - run[0]]
                 done += len(run)
         return out
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """File and byte of a sample."""
         step = self._item_bytes if self.fortran else self._row_bytes
         return f"{self.path}, byte {self.offset + sample * step}"
@@ -138,8 +140,8 @@ def npy_reader(path: str | os.PathLike[str]) -> RawReader:
             f"{path} holds pickled Python objects, which are not loaded: they could run any code. Save numbers, "
             "numpy.save(path, X.astype(float), allow_pickle=False)."
         )
-    widened(dtype, path)
-    n_samples, n_features = checked_shape(shape, path)
+    working_dtype(dtype, path)
+    n_samples, n_features = check_shape(shape, path)
     expected = offset + n_samples * n_features * dtype.itemsize
     if status.st_size < expected:
         raise SamplesFileError(

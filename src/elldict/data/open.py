@@ -1,4 +1,4 @@
-"""Opening: from whatever holds samples to `Samples`."""
+"""Opening: from whatever holds samples to `Dataset`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from elldict.backend.base import detached, is_foreign
+from elldict.backend.base import detach, is_foreign
 from elldict.data import npy, parquet, zarr
-from elldict.data.dataset import MemorySamples, Samples
-from elldict.data.file import FileSamples, Reader, needed
+from elldict.data.dataset import ArrayDataset, Dataset
+from elldict.data.file import FileDataset, Reader, import_optional
 from elldict.exceptions import SamplesFileError
 
 ARCHIVE_MAGIC = b"PK"
@@ -26,7 +26,7 @@ def open_samples(
     column: str | Sequence[str] | None = None,
     client: Any = None,
     block_size: int | None = None,
-) -> Samples:
+) -> Dataset:
     """Open samples that may be larger than memory.
 
     What needs no options can be given to :meth:`elldict.LpDictionaryLearning.fit` as it is.
@@ -71,11 +71,11 @@ def open_samples(
     if client is not None or is_dask(source):
         return _dask_samples(source if reader is None else reader, client, block_size)
     if reader is not None:
-        return FileSamples(reader, block_size)
-    if is_samples(source):
+        return FileDataset(reader, block_size)
+    if is_dataset(source):
         return source  # type: ignore[no-any-return]
     if is_foreign(source) or isinstance(source, np.ndarray):
-        return MemorySamples(detached(source))
+        return ArrayDataset(detach(source))
     raise TypeError(
         f"Samples cannot be opened from a {type(source).__name__}, expected the name of a .npy, zarr or parquet file, "
         "or an array."
@@ -84,12 +84,12 @@ def open_samples(
 
 def is_source(X: Any) -> bool:
     """Whether X is something to be opened rather than an array in memory; nothing is imported to find out."""
-    return isinstance(X, (str, os.PathLike, np.memmap)) or is_samples(X) or is_dask(X) or _is_zarr(X)
+    return isinstance(X, (str, os.PathLike, np.memmap)) or is_dataset(X) or is_dask(X) or _is_zarr(X)
 
 
-def is_samples(X: Any) -> bool:
+def is_dataset(X: Any) -> bool:
     """Whether X has been opened before."""
-    return hasattr(X, "sum_over") and hasattr(X, "map_rows")
+    return hasattr(X, "write_rows") and hasattr(X, "map_rows")
 
 
 def is_dask(X: Any) -> bool:
@@ -141,10 +141,10 @@ def _mistaken(magic: bytes) -> str:
     return "is not a .npy file, a zarr array or a parquet file. Write one, for example with numpy.save."
 
 
-def _dask_samples(source: Any, client: Any, block_size: int | None) -> Samples:
-    needed("dask", "dask")
+def _dask_samples(source: Any, client: Any, block_size: int | None) -> Dataset:
+    import_optional("dask", "dask")
     cluster = importlib.import_module("elldict.data.dask")
-    samples: Samples = cluster.dask_samples(source, client, block_size)
+    samples: Dataset = cluster.make_dask_dataset(source, client, block_size)
     return samples
 
 

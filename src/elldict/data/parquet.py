@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.data.dataset import started_digest
-from elldict.data.file import Stamp, check_stamp, in_words, needed, prepared_out, widened
+from elldict.data.file import Stamp, check_stamp, describe_error, import_optional, prepare_out, working_dtype
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 Where = Callable[[int], str]
@@ -34,7 +34,7 @@ class Kind:
 
 def kind_of(schema: Any, name: str, path: str) -> Kind:
     """Type of a column; refuses what holds no numbers."""
-    types = needed("pyarrow", "files").types
+    types = import_optional("pyarrow", "files").types
     if name not in schema.names:
         raise SamplesFileError(f"{path} has no column {name!r}; its columns are {_listed(schema.names)}.")
     found = schema.field(name).type
@@ -133,7 +133,7 @@ class Part:
         """Row group of a row."""
         return bisect_right(self.starts, row) - 1
 
-    def place(self, row: int) -> str:
+    def locate(self, row: int) -> str:
         """File, row group and row."""
         return f"{self.path}, row group {self.group_of(row)}, row {row}"
 
@@ -193,7 +193,7 @@ class ParquetReader:
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows from start to stop."""
-        out = prepared_out(self, start, stop, out)
+        out = prepare_out(self, start, stop, out)
         cursor = self.last.exchange(None)
         if cursor is None or cursor.position != start:
             cursor = Cursor(start, out[:0], self._rows_from(start))
@@ -225,10 +225,10 @@ class ParquetReader:
                     done += len(chosen)
         return out
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """File, row group and row of a sample."""
         number = bisect_right(self._starts, sample) - 1
-        return self.parts[number].place(sample - self._starts[number])
+        return self.parts[number].locate(sample - self._starts[number])
 
     def fingerprint(self) -> str:
         """Digest of columns and dtype, of size and date of every file, and of the first and the last row."""
@@ -268,7 +268,7 @@ class ParquetReader:
 
     def _values(self, batch: Any, part: Part, first: int) -> NDArray[Any]:
         def where(row: int) -> str:
-            return part.place(first + row)
+            return part.locate(first + row)
 
         if self.listed:
             values = list_values(batch.column(0), self.columns[0], self.n_features, where)
@@ -295,7 +295,7 @@ def parquet_reader(path: str | os.PathLike[str], column: str | Sequence[str] | N
             raise SamplesFileError(f"{part.path} has columns of other types than {parts[0].path}.")
     if not any(part.n_rows for part in parts):
         raise SamplesFileError(f"{path} has no rows, expected samples.")
-    dtype = widened(np.result_type(*(kind.dtype for kind in kinds[0])), path)
+    dtype = working_dtype(np.result_type(*(kind.dtype for kind in kinds[0])), path)
     listed = kinds[0][0].listed
     n_features = len(columns) if not listed else kinds[0][0].length or _first_length(parts, columns[0])
     return ParquetReader(path, parts, tuple(columns), listed, n_features, dtype)
@@ -319,13 +319,13 @@ def _files(path: str) -> list[str]:
 
 
 def _opened(path: str) -> Any:
-    parquet = needed("pyarrow.parquet", "files")
+    parquet = import_optional("pyarrow.parquet", "files")
     try:
         return parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, page_checksum_verification=True)
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged footer
-        raise SamplesFileError(f"{path} cannot be opened as parquet: {in_words(error)}") from error
+        raise SamplesFileError(f"{path} cannot be opened as parquet: {describe_error(error)}") from error
 
 
 def _next(batches: Iterator[Any], part: Part, row: int) -> Any:
@@ -333,8 +333,8 @@ def _next(batches: Iterator[Any], part: Part, row: int) -> Any:
         return next(batches, None)
     except Exception as error:  # damage beyond the footer shows when rows are decoded
         check_stamp(part.path, part.stamp)
-        where = part.place(min(row, part.n_rows - 1))
-        raise SamplesFileError(f"{where}, or a row after it, cannot be read: {in_words(error)}") from error
+        where = part.locate(min(row, part.n_rows - 1))
+        raise SamplesFileError(f"{where}, or a row after it, cannot be read: {describe_error(error)}") from error
 
 
 def _first_length(parts: Sequence[Part], name: str) -> int:
@@ -343,5 +343,5 @@ def _first_length(parts: Sequence[Part], name: str) -> int:
     with _opened(part.path) as file:
         first = _next(file.iter_batches(1, columns=[name]), part, 0).column(0)[0]
     if not first.is_valid or not len(first):
-        raise SamplesFileError(f"{part.place(0)}: column {name!r} is null or empty, expected a list of features.")
+        raise SamplesFileError(f"{part.locate(0)}: column {name!r} is null or empty, expected a list of features.")
     return len(first)

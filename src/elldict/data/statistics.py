@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import HOST, Array, Space, positive_definite, to_numpy
-from elldict.data.dataset import Misfit, Samples, find_misfit, not_finite
+from elldict.backend.base import NUMPY, Array, Backend, is_positive_definite, to_numpy
+from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error
 
 LARGEST_EXPONENT = {"float32": 110, "float64": 1000}
 """Samples are taken while their largest value lies between 2**-this and 2**this; beyond, digits are lost."""
@@ -26,7 +26,7 @@ SURELY_FULL = 100.0
 
 
 @dataclass(frozen=True)
-class Spread:
+class PartialStatistics:
     """Mean and scatter of some samples, in units of 2**exponent, so that no scale of the data overflows.
 
     Two of them add up by the formula of Chan, Golub and LeVeque: a large mean costs no digits of the scatter.
@@ -37,28 +37,28 @@ class Spread:
     mean: Array  # (n,), where the samples are, in float64
     scatter: Array  # (n, n)  sum (y - mean)(y - mean)^T
     peak: float  # largest norm of a sample
-    misfit: Misfit | None  # the first NaN or infinity
+    non_finite: NonFinite | None  # the first NaN or infinity
 
-    def __add__(self, other: Spread) -> Spread:
+    def __add__(self, other: PartialStatistics) -> PartialStatistics:
         exponent = max(self.exponent, other.exponent)
         a, b = self._in_units_of(exponent), other._in_units_of(exponent)
         weight = a.weight + b.weight
         apart = b.mean - a.mean
-        later = b.misfit and replace(b.misfit, sample=a.weight + b.misfit.sample)
-        return Spread(
+        later = b.non_finite and replace(b.non_finite, sample=a.weight + b.non_finite.sample)
+        return PartialStatistics(
             weight=weight,
             exponent=exponent,
             mean=a.mean + apart * (b.weight / weight),
             scatter=a.scatter + b.scatter + apart[:, None] * apart[None, :] * (a.weight * (b.weight / weight)),
             peak=max(a.peak, b.peak),
-            misfit=a.misfit or later,
+            non_finite=a.non_finite or later,
         )
 
-    def on_host(self) -> Spread:
+    def on_host(self) -> PartialStatistics:
         """The same as NumPy arrays."""
         return replace(self, mean=_float64(self.mean), scatter=_float64(self.scatter))
 
-    def _in_units_of(self, exponent: int) -> Spread:
+    def _in_units_of(self, exponent: int) -> PartialStatistics:
         if exponent == self.exponent:
             return self
         shrink = math.ldexp(1.0, self.exponent - exponent)
@@ -72,21 +72,21 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class SpreadKernel:
+class StatisticsKernel:
     """Spread of a tile."""
 
     precision: str
 
-    def bind(self, space: Space) -> Callable[[Array], Spread]:
+    def bind(self, backend: Backend) -> Callable[[Array], PartialStatistics]:
         """Return the function that surveys one tile."""
-        xp, dtype = space.xp, getattr(space.xp, self.precision)
+        xp, dtype = backend.xp, getattr(backend.xp, self.precision)
 
-        def visit(Y: Array) -> Spread:
+        def visit(Y: Array) -> PartialStatistics:
             largest = float(xp.maximum(xp.max(Y), -xp.min(Y)))  # NaN and infinity come through
             if not math.isfinite(largest):
-                misfit = find_misfit(Y, xp)
-                assert misfit is not None, "what is not finite can be found"
-                return _unusable(Y, misfit, self.precision, space)
+                non_finite = find_non_finite(Y, xp)
+                assert non_finite is not None, "what is not finite can be found"
+                return _unusable(Y, non_finite, self.precision, backend)
             exponent = _exponent(largest, self.precision)
             Y, rows = xp.astype(Y, dtype, copy=False), int(Y.shape[0])
             # powers of two round nothing, before the sums or after; after is cheaper, before may be needed
@@ -96,20 +96,20 @@ class SpreadKernel:
             mean = xp.sum(Y, axis=0, dtype=xp.float64) / rows
             peak = math.sqrt(float(xp.max(xp.sum(Y * Y, axis=1))))
             Y = Y - xp.astype(mean, dtype)
-            return Spread(
+            return PartialStatistics(
                 weight=rows,
                 exponent=exponent,
                 mean=mean * shrink,
                 scatter=xp.astype(Y.T @ Y, xp.float64, copy=False) * shrink**2,
                 peak=peak * shrink,
-                misfit=None,
+                non_finite=None,
             )
 
         return visit
 
 
 @dataclass(frozen=True)
-class Survey:
+class SampleStatistics:
     """What one look at all samples tells: everything in float64, on the host."""
 
     n_samples: int
@@ -121,7 +121,7 @@ class Survey:
     peak: float  # largest norm of a sample / unit
     dtype: str  # of the samples
     precision: str  # in which they were multiplied
-    space: Space = HOST  # where they are
+    backend: Backend = NUMPY  # where they are
 
     @cached_property
     def _eigen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -141,11 +141,11 @@ class Survey:
     @property
     def rank(self) -> int:
         """Number of directions in which the samples vary: the verdict does not depend on their scale."""
-        if self.surely_conditioned(SURELY_FULL):
+        if self.is_well_conditioned(SURELY_FULL):
             return self.n_features
         return int(np.sum(self.eigenvalues > self._rounding * self.eigenvalues[0]))
 
-    def surely_conditioned(self, limit: float) -> bool:
+    def is_well_conditioned(self, limit: float) -> bool:
         """Whether the condition number is below `limit`, by a test that is a tenth of the price of eigenvalues.
 
         No eigenvalue is larger than the largest sum of absolute values in a row; and none is smaller than what can be
@@ -156,7 +156,7 @@ class Survey:
         if limit not in self._conditioned:
             largest = float(np.max(np.sum(np.abs(self.scatter), axis=1)))
             least = self.scatter - np.diag(np.full(self.n_features, largest / limit))
-            self._conditioned[limit] = positive_definite(self.space.asarray(least, "float64"))
+            self._conditioned[limit] = is_positive_definite(self.backend.asarray(least, "float64"))
         return self._conditioned[limit]
 
     @cached_property
@@ -204,7 +204,7 @@ class Survey:
         return math.sqrt(float(np.sum(self.eigenvalues[: self.rank])) / self.rank)
 
 
-def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
+def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> SampleStatistics:
     """Look at all samples once; raise if one holds NaN or infinity, or if all are zero.
 
     Parameters
@@ -217,9 +217,9 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
         Multiply in float64 whatever the samples are: whitening divides by the smallest variances.
     """
     precision = "float64" if precise else samples.dtype
-    spread = samples.sum_over(SpreadKernel(precision)).on_host()
-    if spread.misfit is not None:
-        raise not_finite(samples, spread.misfit)
+    spread = samples.sum(StatisticsKernel(precision)).on_host()
+    if spread.non_finite is not None:
+        raise non_finite_error(samples, spread.non_finite)
     mean, scatter = spread.mean, spread.scatter / spread.weight
     if not center:
         scatter = scatter + np.outer(mean, mean)
@@ -229,7 +229,7 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
     if abs(spread.exponent) > LARGEST_EXPONENT[samples.dtype]:
         raise _out_of_range(samples, spread.exponent)
     unit = math.ldexp(1.0, spread.exponent)
-    return Survey(
+    return SampleStatistics(
         n_samples=samples.n_samples,
         n_features=samples.n_features,
         mean=mean * unit,
@@ -239,7 +239,7 @@ def survey(samples: Samples, *, center: bool, precise: bool) -> Survey:
         peak=spread.peak,
         dtype=samples.dtype,
         precision=precision,
-        space=samples.space,
+        backend=samples.backend,
     )
 
 
@@ -253,13 +253,13 @@ def _largest_exponent(precision: str) -> int:
     return int(np.finfo(precision).maxexp) - 3
 
 
-def _unusable(Y: Array, misfit: Misfit, precision: str, space: Space) -> Spread:
+def _unusable(Y: Array, non_finite: NonFinite, precision: str, backend: Backend) -> PartialStatistics:
     n = int(Y.shape[1])
-    mean, scatter = (space.asarray(np.zeros(shape), "float64") for shape in (n, (n, n)))
-    return Spread(int(Y.shape[0]), -_largest_exponent(precision), mean, scatter, 0.0, misfit)
+    mean, scatter = (backend.asarray(np.zeros(shape), "float64") for shape in (n, (n, n)))
+    return PartialStatistics(int(Y.shape[0]), -_largest_exponent(precision), mean, scatter, 0.0, non_finite)
 
 
-def _out_of_range(samples: Samples, exponent: int) -> ValueError:
+def _out_of_range(samples: Dataset, exponent: int) -> ValueError:
     limit = LARGEST_EXPONENT[samples.dtype]
     return ValueError(
         f"The largest value of X is about 1e{round(exponent * math.log10(2)):+d}: expected between 2**-{limit} and "
@@ -272,62 +272,62 @@ def _float64(array: Array) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Whitening:
     """Change of coordinates from raw samples to samples of unit mean square."""
 
     unit: float  # one over the root mean square of the data
     mean: Array | None  # (n,), None if the samples are not centred
-    inner: Array | None  # (k, n), None for the identity
-    outer: Array | None  # (k, n), the transposed pseudo-inverse of inner
+    to_white: Array | None  # (k, n), None for the identity
+    from_white: Array | None  # (k, n), the transposed pseudo-inverse of inner
     whitened: bool
 
     @classmethod
-    def of(cls, survey: Survey, *, center: bool, whiten: bool) -> Frame:
+    def of(cls, statistics: SampleStatistics, *, center: bool, whiten: bool) -> Whitening:
         """Frame that the survey calls for: the span of the samples, whitened if asked."""
-        unit = 1.0 / survey.rms / survey.unit
-        mean = survey.mean if center else None
-        k = survey.rank
-        if not whiten and k == survey.n_features:
+        unit = 1.0 / statistics.rms / statistics.unit
+        mean = statistics.mean if center else None
+        k = statistics.rank
+        if not whiten and k == statistics.n_features:
             return cls(unit, mean, None, None, whitened=False)
-        span = survey.eigenvectors[:, :k].T
+        span = statistics.eigenvectors[:, :k].T
         if not whiten:
             return cls(unit, mean, span, span, whitened=False)
-        spread = np.sqrt(survey.eigenvalues[:k, None]) / survey.rms
+        spread = np.sqrt(statistics.eigenvalues[:k, None]) / statistics.rms
         return cls(unit, mean, span / spread, span * spread, whitened=True)
 
-    def moved_to(self, space: Space) -> Frame:
+    def move_to(self, backend: Backend) -> Whitening:
         """Return the same frame with its matrices in another space."""
 
         def move(array: Array | None) -> Array | None:
-            return None if array is None else space.asarray(array, "float64")
+            return None if array is None else backend.asarray(array, "float64")
 
-        return replace(self, mean=move(self.mean), inner=move(self.inner), outer=move(self.outer))
+        return replace(self, mean=move(self.mean), to_white=move(self.to_white), from_white=move(self.from_white))
 
-    def inside(self, rows: Array) -> Array:
+    def whiten(self, rows: Array) -> Array:
         """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the space of the frame."""
         centred = rows if self.mean is None else rows - self.mean
-        return self.unit * (centred if self.inner is None else centred @ self.inner.T)
+        return self.unit * (centred if self.to_white is None else centred @ self.to_white.T)
 
-    def outward(self, A: Array) -> Array:
+    def to_unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes of unit mean square from raw, centred samples."""
-        return self.unit * (A if self.inner is None else A @ self.inner)
+        return self.unit * (A if self.to_white is None else A @ self.to_white)
 
-    def inward(self, G: Array) -> Array:
+    def pull_gradient(self, G: Array) -> Array:
         """Gradient (m, k) with respect to A from sum g(z) (unit (y - mean))^T."""
-        return G if self.inner is None else G @ self.inner.T
+        return G if self.to_white is None else G @ self.to_white.T
 
-    def inward_twice(self, H: Array) -> Array:
+    def pull_matrices(self, H: Array) -> Array:
         """Matrices (m, k, k) from sums of w (y - mean) (y - mean)^T, up to the unit."""
-        return H if self.inner is None else self.inner @ H @ self.inner.T
+        return H if self.to_white is None else self.to_white @ H @ self.to_white.T
 
     def unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes for the user: of unit variance if whitened, else in the units of the data."""
-        rows = A if self.inner is None else A @ self.inner
+        rows = A if self.to_white is None else A @ self.to_white
         return self.unit * rows if self.whitened else rows
 
     def components(self, A: Array) -> Array:
         """Rows (m, n) that rebuild centred samples from those codes: the atoms."""
-        rows = A if self.outer is None else A @ self.outer
+        rows = A if self.from_white is None else A @ self.from_white
         return rows / self.unit if self.whitened else rows
 
     def start(self, A: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -336,14 +336,14 @@ class Frame:
         Written through the eigenvectors themselves, so that their arbitrary signs, and their arbitrary choice
         among equal eigenvalues, cancel: every array library walks the same road.
         """
-        return A if self.inner is None else A @ _rows_of_unit_length(self.inner).T
+        return A if self.to_white is None else A @ _rows_of_unit_length(self.to_white).T
 
 
-def code_bound(survey: Survey, frame: Frame) -> float:
+def bound_codes(statistics: SampleStatistics, whitening: Whitening) -> float:
     """Largest absolute value that a code can take in the frame."""
-    offset = 0.0 if frame.mean is None else float(np.linalg.norm(survey.mean / survey.unit))
-    reach = (survey.peak + offset) / survey.rms
-    stretch = 1.0 if frame.inner is None else float(np.linalg.norm(frame.inner, 2))
+    offset = 0.0 if whitening.mean is None else float(np.linalg.norm(statistics.mean / statistics.unit))
+    reach = (statistics.peak + offset) / statistics.rms
+    stretch = 1.0 if whitening.to_white is None else float(np.linalg.norm(whitening.to_white, 2))
     return max(1.0, reach * stretch)
 
 

@@ -16,11 +16,11 @@ from numpy.lib import format as npy
 
 from elldict.atomic import atomic_file, atomic_folder
 from elldict.backend.base import Array, to_numpy
-from elldict.data.file import needed
+from elldict.data.file import import_optional
 
 
 @dataclass(frozen=True)
-class NpySink:
+class NpyWriter:
     """A .npy file whose header has been written."""
 
     stream: IO[bytes]
@@ -37,7 +37,7 @@ class NpySink:
 
 
 @dataclass(frozen=True)
-class ZarrSink:
+class ZarrWriter:
     """A zarr array whose chunks are tiles: two threads never write to the same one."""
 
     array: Any
@@ -48,30 +48,30 @@ class ZarrSink:
 
 
 @contextmanager
-def file_sink(
+def open_writer(
     path: str | os.PathLike[str], shape: tuple[int, int], dtype: str, tile_rows: int
-) -> Iterator[NpySink | ZarrSink]:
+) -> Iterator[NpyWriter | ZarrWriter]:
     """Sink that becomes the file at `path` (.npy, .zarr) when the block ends, and nothing at all if it fails."""
     check_output_name(path)
     if Path(path).suffix != ".zarr":
         with atomic_file(Path(path)) as stream:
             header = {"shape": shape, "fortran_order": False, "descr": npy.dtype_to_descr(np.dtype(dtype))}
             npy.write_array_header_1_0(stream, header)
-            yield NpySink(stream, stream.tell(), dtype)
+            yield NpyWriter(stream, stream.tell(), dtype)
     else:
-        zarr = needed("zarr", "files")
+        zarr = import_optional("zarr", "files")
         with atomic_folder(Path(path), _is_array) as folder:
             chunks = (min(tile_rows, shape[0]), shape[1])
             # a chunk of zeros is a chunk too: whoever reads the array shall see that none is missing
             config = {"write_empty_chunks": True}
-            yield ZarrSink(zarr.create_array(folder, shape=shape, chunks=chunks, dtype=dtype, config=config))
+            yield ZarrWriter(zarr.create_array(folder, shape=shape, chunks=chunks, dtype=dtype, config=config))
 
 
-def opened_again(path: str | os.PathLike[str]) -> Any:
+def reopen(path: str | os.PathLike[str]) -> Any:
     """What a sink has written, as an array that is left on disk."""
     if Path(path).suffix != ".zarr":
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    return needed("zarr", "files").open_array(str(path), mode="r")
+    return import_optional("zarr", "files").open_array(str(path), mode="r")
 
 
 def check_output_name(path: str | os.PathLike[str]) -> None:

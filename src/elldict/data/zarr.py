@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.data.dataset import started_digest
-from elldict.data.file import checked_shape, in_words, needed, prepared_out, widened
+from elldict.data.file import check_shape, describe_error, import_optional, prepare_out, working_dtype
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
@@ -53,7 +53,7 @@ class ZarrReader:
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows from start to stop; what is left of the last band is held for the next rows."""
-        out = prepared_out(self, start, stop, out)
+        out = prepare_out(self, start, stop, out)
         done = start
         held = self.held.band
         if held is not None and held[0] <= start < held[0] + len(held[1]):
@@ -72,7 +72,7 @@ class ZarrReader:
         chosen = self._careful(lambda: self.array.oindex[index, :], np.unique(index // self._stored[0]))
         return np.ascontiguousarray(chosen, self.dtype)
 
-    def place(self, sample: int) -> str:
+    def locate(self, sample: int) -> str:
         """Array and chunks of a sample."""
         keys = [self._key((sample // self._stored[0], column)) for column in range(self._n_columns)]
         return f"{self._name}, {'chunk' if len(keys) == 1 else 'chunks'} {' '.join(keys[:4])}"
@@ -120,7 +120,7 @@ class ZarrReader:
         except Exception as error:  # codecs raise what they like on damaged chunks
             for row, column in coordinates:
                 self._try(row, column)
-            raise SamplesFileError(f"{self._name} cannot be read: {in_words(error)}") from error
+            raise SamplesFileError(f"{self._name} cannot be read: {describe_error(error)}") from error
 
     def _try(self, row: int, column: int) -> None:
         rows, columns = (slice(k * size, (k + 1) * size) for k, size in zip((row, column), self._stored, strict=True))
@@ -128,7 +128,7 @@ class ZarrReader:
             self.array[rows, columns]
         except Exception as error:
             key = self._key((row, column))
-            raise SamplesFileError(f"{self._name}, chunk {key} is damaged: {in_words(error)}") from error
+            raise SamplesFileError(f"{self._name}, chunk {key} is damaged: {describe_error(error)}") from error
 
     def _check_there(self, coordinates: Iterable[tuple[int, int]]) -> None:
         for key in map(self._key, coordinates) if self.path else ():
@@ -149,8 +149,8 @@ def zarr_reader(source: Any, column: str | None = None) -> ZarrReader:
     array = _opened(source, column)
     folder = _folder_of(array)
     name = str(folder or array.store_path)
-    shape = checked_shape(array.shape, name)
-    dtype = widened(np.dtype(array.dtype), name)
+    shape = check_shape(array.shape, name)
+    dtype = working_dtype(np.dtype(array.dtype), name)
     band = int(array.chunks[0]) * shape[1] * np.dtype(array.dtype).itemsize
     if min(band, shape[0] * shape[1] * np.dtype(array.dtype).itemsize) > MOST_BAND_BYTES:
         raise SamplesFileError(
@@ -164,13 +164,13 @@ def zarr_reader(source: Any, column: str | None = None) -> ZarrReader:
 
 
 def _opened(source: Any, column: str | None) -> Any:
-    zarr = needed("zarr", "files")
+    zarr = import_optional("zarr", "files")
     if isinstance(source, (str, os.PathLike)):
         path = str(Path(source).absolute())
         try:
             source = zarr.open(path, mode="r")
         except Exception as error:
-            raise SamplesFileError(f"{path} cannot be opened as zarr: {in_words(error)}") from error
+            raise SamplesFileError(f"{path} cannot be opened as zarr: {describe_error(error)}") from error
     if isinstance(source, zarr.Group):
         names = sorted(name for name, _ in source.arrays())
         if column not in names:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import Array, to_numpy
 from elldict.baselines.riemannian_gradient import riemannian_step
-from elldict.data.gpu_stream import device_space
+from elldict.data.gpu_stream import find_device
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import frobenius_error, sphere_error
 from elldict.reproduction import images
@@ -57,7 +57,7 @@ def recover(cell: Cell, files: Mapping[str, str]) -> Timed:  # noqa: ARG001
 def recover_on_card(cell: Cell, device: str) -> Timed:
     """The same with samples and fit on a graphics card; seconds are those that pass, the samples being there."""
     X, dictionary, model = _posed(cell)
-    samples = device_space(device).asarray(X, str(X.dtype))
+    samples = find_device(device).asarray(X, str(X.dtype))
     return _recovered(model, samples, dictionary, time.perf_counter)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Space, Work
-from elldict.solver.spike_slab import CodeModel
+from elldict.backend.base import Array, Backend, Work
+from elldict.solver.spike_slab import SpikeSlab
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -33,7 +33,7 @@ unknowns as equations fit anything. Laws are learned from the others."""
 
 
 @dataclass(frozen=True)
-class CorruptedModel:
+class CorruptionLaw:
     """Law of the codes, and of what is added to samples, in samples of unit mean square."""
 
     density: Vector  # (m,)
@@ -44,17 +44,17 @@ class CorruptedModel:
     least_noise: float
 
     @classmethod
-    def guess(cls, n_atoms: int, least_noise: float) -> CorruptedModel:
+    def guess(cls, n_atoms: int, least_noise: float) -> CorruptionLaw:
         """Where learning begins: sparse codes with most of the power, few and large hits, a little noise."""
         return cls(np.full(n_atoms, 0.3), np.full(n_atoms, 2.7), 0.05, 1.0, 0.05, least_noise)
 
-    def codes(self, noise: float) -> CodeModel:
+    def codes(self, noise: float) -> SpikeSlab:
         """Law of the codes seen through noise of this variance."""
-        return CodeModel(self.density, self.power, noise, self.least_noise)
+        return SpikeSlab(self.density, self.power, noise, self.least_noise)
 
 
 @dataclass(frozen=True)
-class Gate:
+class ExtrinsicDenoiser:
     """z (level + swing tanh(offset + rate z^2)): the extrinsic part of the best guess of what is behind z."""
 
     level: Any
@@ -62,14 +62,14 @@ class Gate:
     offset: Any
     rate: Any
 
-    def in_unit(self, unit: float) -> Gate:
+    def in_unit(self, unit: float) -> ExtrinsicDenoiser:
         """Gate for values that are smaller by this factor."""
         return replace(self, rate=self.rate * unit**2)
 
-    def moved_to(self, space: Space, dtype: str) -> Gate:
+    def move_to(self, backend: Backend, dtype: str) -> ExtrinsicDenoiser:
         """The same gate where the tile is."""
         fields = (self.level, self.swing, self.offset, self.rate)
-        return Gate(*(space.asarray(np.atleast_1d(value), dtype) for value in fields))
+        return ExtrinsicDenoiser(*(backend.asarray(np.atleast_1d(value), dtype) for value in fields))
 
     def __call__(self, z: Array, work: Work, xp: Any, into: str) -> Array:
         """Pass values z (b, n) through the gate; not into themselves."""
@@ -83,25 +83,25 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Round:
+class AmpRound:
     """One exchange of messages: codes to samples, samples to codes."""
 
-    to_samples: Gate
-    to_codes: Gate
+    to_samples: ExtrinsicDenoiser
+    to_codes: ExtrinsicDenoiser
 
 
-def cleaned(Y: Array, decode: Array, rounds: tuple[Round, ...], work: Work, xp: Any) -> Array:
+def clean(Y: Array, decode: Array, rounds: tuple[AmpRound, ...], work: Work, xp: Any) -> Array:
     """Samples (b, n) without their corruption, as far as it is recognised; codes of Y are ``Y @ decode``.
 
     `decode` is an orthonormal matrix times a unit, which the gates have to know.
     """
-    space, dtype = Space.of(Y), str(Y.dtype).rsplit(".", maxsplit=1)[-1]
+    backend, dtype = Backend.of(Y), str(Y.dtype).rsplit(".", maxsplit=1)[-1]
     power = float(xp.sum(decode * decode)) / int(decode.shape[1])
     rebuild = decode.T / power
     clean = Y
     for number in rounds:
-        to_samples = number.to_samples.moved_to(space, dtype)
-        to_codes = number.to_codes.in_unit(math.sqrt(power)).moved_to(space, dtype)
+        to_samples = number.to_samples.move_to(backend, dtype)
+        to_codes = number.to_codes.in_unit(math.sqrt(power)).move_to(backend, dtype)
         Z = work.matmul(clean, decode, into="codes")
         guess = to_samples(Z, work, xp, into="guess")
         rest = work.map(xp.subtract, Y, work.matmul(guess, rebuild, into="rest"), into="rest")
@@ -110,31 +110,31 @@ def cleaned(Y: Array, decode: Array, rounds: tuple[Round, ...], work: Work, xp: 
 
 
 @dataclass(frozen=True)
-class Exchange:
+class AmpSchedule:
     """What came of some rounds over a few samples."""
 
-    model: CorruptedModel
-    rounds: tuple[Round, ...]
+    model: CorruptionLaw
+    rounds: tuple[AmpRound, ...]
     blur: float  # variance of the noise through which codes of cleaned samples are seen
 
 
-def learned(Y: Matrix, A: Matrix, model: CorruptedModel, n_rounds: int) -> CorruptedModel:
+def learned(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int) -> CorruptionLaw:
     """Law that suits the samples Y (b, n) at A, learned along the way of `n_rounds` rounds."""
     return _exchanged(Y, A, model, n_rounds, learn=True).model
 
 
-def scheduled(Y: Matrix, A: Matrix, model: CorruptedModel) -> Exchange:
+def compute_schedule(Y: Matrix, A: Matrix, model: CorruptionLaw) -> AmpSchedule:
     """Rounds that tell codes and corruption of Y (b, n) apart under a given law."""
     return _exchanged(Y, A, model, MOST_ROUNDS, learn=False)
 
 
-def first_rest(Y: Matrix, A: Matrix, codes: CodeModel) -> Matrix:
+def first_residual(Y: Matrix, A: Matrix, codes: SpikeSlab) -> Matrix:
     """Samples Y (b, n) without their codes, whose law is known: the first message, all else being noise to it."""
     half = _Half.of(Y @ A.T, codes.noise, codes.density, codes.power, np.zeros(1))
     return Y - half.told(half.seen) @ A
 
 
-def _exchanged(Y: Matrix, A: Matrix, model: CorruptedModel, n_rounds: int, *, learn: bool) -> Exchange:
+def _exchanged(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int, *, learn: bool) -> AmpSchedule:
     blur = model.rate * model.size + model.noise
     clean, rounds = Y, []
     for _ in range(n_rounds):
@@ -143,13 +143,13 @@ def _exchanged(Y: Matrix, A: Matrix, model: CorruptedModel, n_rounds: int, *, le
         noise = np.array([model.noise])
         hits = _Half.of(rest, codes.sent, np.array([model.rate]), model.size + noise, noise)
         clean = Y - hits.told(rest)
-        rounds.append(Round(codes.gate, hits.gate))
+        rounds.append(AmpRound(codes.denoiser, hits.denoiser))
         before, blur = blur, max(hits.sent, model.least_noise)
         if learn:
             model = _maximised(model, codes, hits)
         elif abs(math.log(blur / before)) < STILL:
             break
-    return Exchange(model, tuple(rounds), blur)
+    return AmpSchedule(model, tuple(rounds), blur)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class _Half:
     narrow: Vector
     blur: float  # variance of the noise
     sent: float  # variance of what is told to the other half
-    gate: Gate
+    denoiser: ExtrinsicDenoiser
 
     @classmethod
     def of(cls, seen: Matrix, blur: float, density: Vector, wide: Vector, narrow: Vector) -> _Half:
@@ -177,32 +177,32 @@ class _Half:
         sent = 1 / (1 / variance - 1 / blur)
         a, b = sent / variance, sent / blur
         swing = 0.5 * a * (kept_wide - kept_narrow)
-        gate = Gate(a * kept_narrow + swing - b, swing, offset, rate)
-        return cls(seen, activity, kept_wide, kept_narrow, blur, sent, gate)
+        denoiser = ExtrinsicDenoiser(a * kept_narrow + swing - b, swing, offset, rate)
+        return cls(seen, activity, kept_wide, kept_narrow, blur, sent, denoiser)
 
     def told(self, z: Matrix) -> Matrix:
         """Extrinsic guess of what is behind z."""
-        gate = self.gate
-        return np.asarray(z * (gate.level + gate.swing * np.tanh(gate.offset + gate.rate * z**2)))
+        denoiser = self.denoiser
+        return np.asarray(z * (denoiser.level + denoiser.swing * np.tanh(denoiser.offset + denoiser.rate * z**2)))
 
     def powers(self, rows: NDArray[np.bool_]) -> tuple[Vector, Vector, Vector]:
         """Share of values from the wide Gaussian, and variances of both, for each column."""
         z2, active = self.seen[rows] ** 2, self.activity[rows]
-        idle = 1 - active
+        inactive = 1 - active
         wide = self.wide**2 * np.sum(active * z2, axis=0) + self.wide * self.blur * np.sum(active, axis=0)
-        narrow = self.narrow**2 * np.sum(idle * z2, axis=0) + self.narrow * self.blur * np.sum(idle, axis=0)
+        narrow = self.narrow**2 * np.sum(inactive * z2, axis=0) + self.narrow * self.blur * np.sum(inactive, axis=0)
         return np.mean(active, axis=0), wide / len(active), narrow / len(active)
 
 
-def _maximised(model: CorruptedModel, codes: _Half, hits: _Half) -> CorruptedModel:
+def _maximised(model: CorruptionLaw, codes: _Half, hits: _Half) -> CorruptionLaw:
     """One step of expectation maximisation for all parameters, over samples that explain something."""
     unknowns = np.sum(codes.activity, axis=1) + np.sum(hits.activity, axis=1)
     rows = unknowns < EXPLAINED * hits.seen.shape[1]
     if np.mean(rows) < 0.2:
         rows = np.ones_like(rows)
     active, wide, _ = codes.powers(rows)
-    share, hit, idle = (float(np.mean(column)) for column in hits.powers(rows))
-    noise = max(idle / max(1 - share, 1e-9), model.least_noise)
+    share, hit, inactive = (float(np.mean(column)) for column in hits.powers(rows))
+    noise = max(inactive / max(1 - share, 1e-9), model.least_noise)
     return replace(
         model,
         density=np.clip(active, 1e-4, 1 - 1e-4),

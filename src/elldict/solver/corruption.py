@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Work, to_numpy
-from elldict.data.dataset import MemorySamples
+from elldict.data.dataset import ArrayDataset
 from elldict.result import Solution
-from elldict.solver.amp import CorruptedModel, Round, cleaned, first_rest, learned, scheduled
+from elldict.solver.amp import AmpRound, CorruptionLaw, clean, compute_schedule, first_residual, learned
 from elldict.solver.directions import PairwiseNewton
-from elldict.solver.loop import Run, Stage, solve_from
-from elldict.solver.objective import Contrast, Needs
-from elldict.solver.spike_slab import BernoulliGaussian, CodeModel
+from elldict.solver.loop import Phase, Problem, solve_from
+from elldict.solver.objective import Objective, Quantities
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 
 FEWEST_ROWS = 4096
 ROWS_PER_FEATURE = 40
@@ -35,84 +35,86 @@ FIRST_ROUNDS, LATER_ROUNDS = 25, 10
 FINEST = 5e-5
 """Steps below this are not taken: where recovery is exact, the error is then about 1e-9 and falls with every step."""
 
-FINE_ENOUGH = 0.03
+FINAL_NOISE_FRACTION = 0.03
 """Nor are steps that are this share of what the error bar leaves in doubt."""
 
 MOST_ITERATIONS = 60
 
-STEADY = 0.5
+MIN_NOISE_PER_STEP = 0.5
 """The standard deviation of the noise stays above this many times the last move of any atom."""
 
 
 @dataclass(frozen=True)
-class Suspects:
+class CorruptionSubsample:
     """A random few of the samples, raw and inside the frame, from which the law of the corruption is learned."""
 
-    samples: MemorySamples
+    samples: ArrayDataset
     rows: NDArray[np.float64]  # (b, n)
     least_noise: float
 
     @classmethod
-    def drawn(cls, run: Run, rng: np.random.Generator, least_noise: float) -> Suspects:
+    def draw(cls, problem: Problem, rng: np.random.Generator, least_noise: float) -> CorruptionSubsample:
         """Draw rows uniformly."""
-        samples = run.samples
+        samples = problem.samples
         number = min(samples.n_samples, max(FEWEST_ROWS, ROWS_PER_FEATURE * samples.n_features))
         index = np.sort(rng.choice(samples.n_samples, number, replace=False)).astype(np.int64)
-        raw = samples.rows(index)
+        raw = samples.take(index)
         stride = -(-number // LAW_ROWS)
-        inside = run.frame.moved_to(MemorySamples(raw).space).inside(raw[::stride])
-        return cls(MemorySamples(samples.space.asarray(raw, samples.dtype)), inside, least_noise)
+        inside = problem.whitening.move_to(ArrayDataset(raw).backend).whiten(raw[::stride])
+        return cls(ArrayDataset(samples.backend.asarray(raw, samples.dtype)), inside, least_noise)
 
-    def contrast(self, A: Array) -> SparseCorruption:
+    def objective(self, A: Array) -> SparseCorruption:
         """Contrast for A, its law learned from nothing."""
-        guess = CorruptedModel.guess(int(A.shape[0]), self.least_noise)
+        guess = CorruptionLaw.guess(int(A.shape[0]), self.least_noise)
         return self._scheduled(A, learned(self.rows, to_numpy(A), guess, FIRST_ROUNDS))
 
-    def refit(self, contrast: Contrast, A: Array, moved: float) -> Contrast:
+    def refit(self, objective: Objective, A: Array, moved: float) -> Objective:
         """Contrast for A, its law learned from the last one; noise is not let down faster than atoms come to rest."""
-        assert isinstance(contrast, SparseCorruption)
-        before = contrast.law.noise
-        law = learned(self.rows, to_numpy(A), contrast.law, LATER_ROUNDS)
+        assert isinstance(objective, SparseCorruption)
+        before = objective.law.noise
+        law = learned(self.rows, to_numpy(A), objective.law, LATER_ROUNDS)
         if law.noise < before:  # it falls by the same factor again and again, so it may as well fall twice at once
-            least = max(self.least_noise, min(before, (STEADY * moved) ** 2))
+            least = max(self.least_noise, min(before, (MIN_NOISE_PER_STEP * moved) ** 2))
             law = replace(law, noise=max(law.noise * law.noise / before, least))
         return self._scheduled(A, law)
 
-    def _scheduled(self, A: Array, law: CorruptedModel) -> SparseCorruption:
-        exchange = scheduled(self.rows, to_numpy(A), law)
-        return SparseCorruption(law.codes(exchange.blur), law, exchange.rounds)
+    def _scheduled(self, A: Array, law: CorruptionLaw) -> SparseCorruption:
+        amp_schedule = compute_schedule(self.rows, to_numpy(A), law)
+        return SparseCorruption(law.codes(amp_schedule.blur), law, amp_schedule.rounds)
 
 
-def corrupted_solution(A: Array, contrast: SparseCorruption, run: Run, suspects: Suspects, lp_stage: Stage) -> Solution:
+def solve_corrupted(
+    A: Array, objective: SparseCorruption, problem: Problem, drawn_corrupted: CorruptionSubsample, lp_stage: Phase
+) -> Solution:
     """Where the loop ends from A: first on the suspects, then on all samples."""
-    stage = Stage(
-        contrast,
+    phase = Phase(
+        objective,
         PairwiseNewton(),
         lp_stage.precision,
         max(lp_stage.tol, FINEST),
         min(lp_stage.max_iter, MOST_ITERATIONS),
-        need=Needs.GRADIENT | Needs.MOMENTS,
-        refit=suspects.refit,
-        slack=math.inf,  # the contrast follows A, so there is no objective to compare
-        resolution=FINE_ENOUGH,
+        quantities=Quantities.GRADIENT | Quantities.MOMENTS,
+        refit=drawn_corrupted.refit,
+        objective_slack=math.inf,  # the contrast follows A, so there is no objective to compare
+        noise_fraction=FINAL_NOISE_FRACTION,
     )
-    share = suspects.samples.n_samples / run.samples.n_samples
+    share = drawn_corrupted.samples.n_samples / problem.samples.n_samples
     if share < 0.5:
-        few = replace(run, samples=suspects.samples, share=share)  # shares the list of iterations
-        pilot = solve_from(A, few, [stage])
+        few = replace(problem, samples=drawn_corrupted.samples, share=share)  # shares the list of iterations
+        pilot = solve_from(A, few, [phase])
         if pilot.stopped:
             return pilot
-        A, stage = pilot.A, replace(stage, contrast=pilot.contrast)
-    return solve_from(A, run, [stage])
+        A, phase = pilot.A, replace(phase, objective=pilot.objective)
+    return solve_from(A, problem, [phase])
 
 
-def looks_corrupted(rows: NDArray[np.float64], A: Array, codes: CodeModel, rng: np.random.Generator) -> bool:
+def looks_corrupted(rows: NDArray[np.float64], A: Array, codes: SpikeSlab, rng: np.random.Generator) -> bool:
     """Tell whether what the codes leave of samples has much heavier tails in its own entries than in other directions.
 
     Codes that do not follow their law leave something behind too, but in their own basis; in all other directions,
     those of the entries among them, it looks nearly Gaussian.
     """
-    rest = first_rest(rows, to_numpy(A), codes)
+    rest = first_residual(rows, to_numpy(A), codes)
     n = rest.shape[1]
     directions = (rng.standard_normal((n, n)) for _ in range(3))  # uniform, and of any length
     other = float(np.mean([_kurtosis(rest @ several) for several in directions]))
@@ -127,15 +129,15 @@ def _kurtosis(values: NDArray[np.float64]) -> float:
 
 
 @dataclass(frozen=True)
-class SparseCorruption(BernoulliGaussian):
+class SparseCorruption(SpikeSlabLikelihood):
     """The same likelihood for codes of samples from which the corruption has been taken out, at the A in question.
 
     `model` is the law of those codes, its noise what the cleaning leaves.
     """
 
-    law: CorruptedModel
-    rounds: tuple[Round, ...]
+    law: CorruptionLaw
+    rounds: tuple[AmpRound, ...]
 
     def codes(self, Y: Array, decode: Array, work: Work, xp: Any) -> tuple[Array, Array]:
         """Cleaned samples, and their codes."""
-        return super().codes(cleaned(Y, decode, self.rounds, work, xp), decode, work, xp)
+        return super().codes(clean(Y, decode, self.rounds, work, xp), decode, work, xp)

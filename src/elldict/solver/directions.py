@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elldict.backend.base import HOST, Array, Space, svd
-from elldict.solver.objective import Sums
+from elldict.backend.base import NUMPY, Array, Backend, svd
+from elldict.solver.objective import Statistics
 
 LEAST_SINGULAR_VALUE = 1e-6
 """Relative to the largest: smaller ones would be lost in rounding, and are left to the decomposition."""
@@ -23,7 +23,7 @@ def polar(G: Array) -> Array:
 
     Orthonormal to rounding whatever the condition of G, singular G included, because both singular bases are.
     """
-    if Space.of(G).on_gpu:
+    if Backend.of(G).on_gpu:
         found = polar_by_products(G)
         if found is not None:
             return found
@@ -37,7 +37,7 @@ def polar_by_products(G: Array) -> Array | None:
     Newton and Schulz's iteration X <- X (3 - X^T X) / 2, each step scaled so that singular values between a lower bound
     and one come as close to one as a cubic can bring them (Chen and Chow).
     """
-    xp = Space.of(G).xp
+    xp = Backend.of(G).xp
     S = G @ G.T
     # the fourth root of the norm of S^2 is no smaller than the largest singular value of G, and hardly larger
     S = S / xp.linalg.matrix_norm(S)
@@ -54,7 +54,7 @@ def polar_by_products(G: Array) -> Array | None:
 
 
 def _cubic(X: Array, once: float, thrice: float) -> Array:
-    kernels = Space.of(X).kernels
+    kernels = Backend.of(X).kernels
     if kernels is not None:
         found: Array = kernels.cubic(X, once, thrice)
         return found
@@ -66,7 +66,7 @@ def nearby_polar(X: Array, steps: int = 3) -> Array:
 
     A quintic takes a distance of e to 2.5 e^3: .1, .0025, 4e-8, 2e-22.
     """
-    kernels = Space.of(X).kernels
+    kernels = Backend.of(X).kernels
     for _ in range(steps):
         if kernels is not None:
             X = kernels.quintic(X)
@@ -78,28 +78,28 @@ def nearby_polar(X: Array, steps: int = 3) -> Array:
 
 def lack_of_orthonormality(X: Array) -> Array:
     """Largest entry of X X^T - I, as an array of one number; NaN if X holds one."""
-    space = Space.of(X)
-    xp = space.xp
-    return xp.max(xp.abs(X @ X.T - xp.eye(int(X.shape[0]), dtype=X.dtype, device=space.device)))
+    backend = Backend.of(X)
+    xp = backend.xp
+    return xp.max(xp.abs(X @ X.T - xp.eye(int(X.shape[0]), dtype=X.dtype, device=backend.device)))
 
 
-def random_orthonormal(m: int, n: int, rng: np.random.Generator, space: Space = HOST) -> Array:
+def random_orthonormal(m: int, n: int, rng: np.random.Generator, backend: Backend = NUMPY) -> Array:
     """Uniformly distributed (Haar) orthonormal rows, shape (m, n); the same ones in every space."""
-    return polar(space.asarray(rng.standard_normal((m, n)), "float64"))
+    return polar(backend.asarray(rng.standard_normal((m, n)), "float64"))
 
 
-Step = Callable[[Sums, Array], Array]
+Step = Callable[[Statistics, Array], Array]
 
 CLOSE_ENOUGH = 1e-12
 """Lack of orthonormality of a step that was made by products and counts as done."""
 
 
-def power_step(sums: Sums, A: Array) -> Array:  # noqa: ARG001
+def power_step(stats: Statistics, A: Array) -> Array:  # noqa: ARG001
     """Paper, Algorithm 2: move to the maximiser of the linearised objective.
 
     The objective is convex, so it never falls.
     """
-    return polar(sums.G)
+    return polar(stats.G)
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,13 @@ class IdleStep:
 
     least: float  # without noise, the matrix is singular at the truth but for this
 
-    def __call__(self, sums: Sums, A: Array) -> Array:
+    def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the sums over idle samples."""
-        space = Space.of(A)
-        xp = space.xp
-        traces = xp.reshape(xp.linalg.trace(sums.idle), (-1, 1, 1))
-        H = sums.idle / xp.where(traces > 0, traces, xp.ones_like(traces))
-        floor = self.least * xp.eye(int(A.shape[1]), dtype=A.dtype, device=space.device)
+        backend = Backend.of(A)
+        xp = backend.xp
+        traces = xp.reshape(xp.linalg.trace(stats.inactive), (-1, 1, 1))
+        H = stats.inactive / xp.where(traces > 0, traces, xp.ones_like(traces))
+        floor = self.least * xp.eye(int(A.shape[1]), dtype=A.dtype, device=backend.device)
         turned = xp.linalg.solve(H + floor, A[:, :, None])[:, :, 0]
         return polar(turned / xp.linalg.vector_norm(turned, axis=1, keepdims=True))
 
@@ -137,37 +137,37 @@ class PairwiseNewton:
     least_curvature: float = 0.1
     longest: float = 0.3  # on the root mean square angle
 
-    def __call__(self, sums: Sums, A: Array) -> Array:
+    def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""
-        space = Space.of(A)
-        moved, angles = self._moved(sums, A)
+        backend = Backend.of(A)
+        moved, angles = self._moved(stats, A)
         if angles is None:
             return polar(moved)
-        if space.on_gpu:  # by products, ten times faster there; from far away they do not converge
+        if backend.on_gpu:  # by products, ten times faster there; from far away they do not converge
             turned = nearby_polar(moved)
             if float(lack_of_orthonormality(turned)) < CLOSE_ENOUGH:
                 return turned
         # Cayley's transform: orthogonal because the angles are antisymmetric, and a ninth of the price of the polar
         # factor of I + angles, from which it differs in third order
         half = angles / 2
-        identity = space.xp.eye(int(A.shape[0]), dtype=A.dtype, device=space.device)
-        return space.xp.linalg.solve(identity - half, A + half @ A)
+        identity = backend.xp.eye(int(A.shape[0]), dtype=A.dtype, device=backend.device)
+        return backend.xp.linalg.solve(identity - half, A + half @ A)
 
-    def ahead(self, sums: Sums, A: Array) -> Array:
+    def prefetcher(self, stats: Statistics, A: Array) -> Array:
         """The same without a look at whether it has worked: whoever takes the step finds out later."""
-        return nearby_polar(self._moved(sums, A)[0])
+        return nearby_polar(self._moved(stats, A)[0])
 
-    def _moved(self, sums: Sums, A: Array) -> tuple[Array, Array | None]:
+    def _moved(self, stats: Statistics, A: Array) -> tuple[Array, Array | None]:
         """A moved along the tangent, and the angles that took it there if they stay in its span."""
-        xp = Space.of(A).xp
+        xp = Backend.of(A).xp
         m, k = (int(size) for size in A.shape)
-        kernels = Space.of(A).kernels
+        kernels = Backend.of(A).kernels
         if kernels is None:
-            angles = pairwise_angles(sums, sums.G, A, self.least_curvature)
+            angles = pairwise_angles(stats, stats.G, A, self.least_curvature)
             squares = xp.sum(angles * angles)
         else:
-            angles, squares = kernels.angles(sums.G @ A.T, sums.slope, sums.z2, sums.weight, self.least_curvature)
-        outside = None if m == k else self._outside(sums, A)
+            angles, squares = kernels.angles(stats.G @ A.T, stats.slope, stats.z2, stats.weight, self.least_curvature)
+        outside = None if m == k else self._outside(stats, A)
         squares = squares if outside is None else squares + xp.sum(outside * outside)
         # as much as the longest step allows, without asking the device for a number
         shrink = self.longest / xp.sqrt(xp.maximum(squares / m, xp.full_like(squares, self.longest**2)))
@@ -176,23 +176,23 @@ class PairwiseNewton:
         angles = shrink * angles
         return A + angles @ A, angles
 
-    def _outside(self, sums: Sums, A: Array) -> Array:
+    def _outside(self, stats: Statistics, A: Array) -> Array:
         """Steps (m, k) out of the span of the atoms."""
-        xp = Space.of(A).xp
+        xp = Backend.of(A).xp
         m, k = (int(size) for size in A.shape)
-        C = sums.G @ A.T / sums.weight
+        C = stats.G @ A.T / stats.weight
         own = xp.linalg.diagonal(C)
-        left = k - xp.sum(sums.z2) / sums.weight
+        left = k - xp.sum(stats.z2) / stats.weight
         rest = xp.maximum(left, xp.zeros_like(left)) / (k - m)
-        curvature = xp.maximum(own - rest * sums.slope / sums.weight, self.least_curvature * own)
-        return (sums.G / sums.weight - C @ A) / curvature[:, None]
+        curvature = xp.maximum(own - rest * stats.slope / stats.weight, self.least_curvature * own)
+        return (stats.G / stats.weight - C @ A) / curvature[:, None]
 
 
-def pairwise_angles(sums: Sums, G: Array, A: Array, least_curvature: float) -> Array:
+def pairwise_angles(stats: Statistics, G: Array, A: Array, least_curvature: float) -> Array:
     """Antisymmetric angles (m, m) by which Newton's step turns the atoms; G is the gradient."""
-    xp = Space.of(A).xp
-    C = G @ A.T / sums.weight
-    own, v, slope = xp.linalg.diagonal(C), sums.z2 / sums.weight, sums.slope / sums.weight
+    xp = Backend.of(A).xp
+    C = G @ A.T / stats.weight
+    own, v, slope = xp.linalg.diagonal(C), stats.z2 / stats.weight, stats.slope / stats.weight
     both = own[:, None] + own[None, :]
     curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
     return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * both)

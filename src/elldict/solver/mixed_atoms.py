@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Space, to_numpy
+from elldict.backend.base import Array, Backend, to_numpy
 
 SUSPICIOUS = 6.0
 """Correlation of supports, in standard errors, from which a pair is looked at."""
@@ -34,7 +34,7 @@ ARCS = [np.linspace(-width, width, 41) for width in (0.02, 1e-3, 5e-5, 2.5e-6)]
 
 
 @dataclass(frozen=True)
-class Pair:
+class MixedPair:
     """Two atoms whose codes are active together."""
 
     first: int
@@ -49,12 +49,12 @@ class Pair:
         return abs(self.angle) <= LEAST_ANGLE
 
 
-def suspicious_pairs(activity: Array) -> list[Pair]:
+def find_mixed_pairs(activity: Array) -> list[MixedPair]:
     """Pairs of atoms, strongest first, no atom twice; from the probability (b, m) that each code is active.
 
     None if there are too many: in images and sounds, all codes are large where something happens.
     """
-    xp = Space.of(activity).xp
+    xp = Backend.of(activity).xp
     b, m = (int(size) for size in activity.shape)
     centred = activity - xp.mean(activity, axis=0)
     spread = xp.std(activity, axis=0)
@@ -62,17 +62,19 @@ def suspicious_pairs(activity: Array) -> list[Pair]:
     scores = xp.triu(centred.T @ centred / (spread[:, None] * spread[None, :]), k=1) / math.sqrt(b)
     first, second = xp.nonzero(scores >= SUSPICIOUS)
     found = to_numpy(scores[first, second])
-    pairs: list[Pair] = []
-    taken: set[int] = set()
+    pairs: list[MixedPair] = []
+    take_as: set[int] = set()
     for k in np.argsort(found)[::-1]:
         i, j, score = int(first[k]), int(second[k]), float(found[k])
-        if not taken & {i, j}:
-            pairs.append(Pair(i, j, score, score / math.sqrt(b)))
-            taken |= {i, j}
+        if not take_as & {i, j}:
+            pairs.append(MixedPair(i, j, score, score / math.sqrt(b)))
+            take_as |= {i, j}
     return pairs if 2 * len(pairs) <= max(2, WIDESPREAD * m) else []
 
 
-def unmixed(A: NDArray[np.float64], Z: NDArray[np.float64], pairs: list[Pair]) -> tuple[NDArray[np.float64], int]:
+def separate_pairs(
+    A: NDArray[np.float64], Z: NDArray[np.float64], pairs: list[MixedPair]
+) -> tuple[NDArray[np.float64], int]:
     """A (m, k) with each pair turned to where its codes Z (b, m) are sparsest, and how many pairs that moved.
 
     The whole circle is searched: a pair is stuck because no small turn helps.
@@ -89,7 +91,7 @@ def unmixed(A: NDArray[np.float64], Z: NDArray[np.float64], pairs: list[Pair]) -
     return A, n_moved
 
 
-def plainly_mixed(pairs: list[Pair], Z: NDArray[np.float64]) -> tuple[Pair, ...]:
+def keep_plain_mixtures(pairs: list[MixedPair], Z: NDArray[np.float64]) -> tuple[MixedPair, ...]:
     """Pairs that only a mixture explains, with the angle by which their codes Z (b, m) would have to be turned."""
     plain = (pair for pair in pairs if pair.correlation > PLAIN)
     return tuple(replace(pair, angle=_sparsest_angle(Z[:, [pair.first, pair.second]])) for pair in plain)
@@ -113,6 +115,6 @@ def _best_of(angles: NDArray[np.float64], Z: NDArray[np.float64]) -> tuple[float
     """The angle with the smallest sum of absolute values, and that sum."""
     c, s = np.cos(angles)[:, None], np.sin(angles)[:, None]
     x, y = Z[:, 0], Z[:, 1]
-    sums = np.sum(np.abs(c * x - s * y), axis=1) + np.sum(np.abs(s * x + c * y), axis=1)
-    best = int(np.argmin(sums))
-    return float(angles[best]), float(sums[best])
+    stats = np.sum(np.abs(c * x - s * y), axis=1) + np.sum(np.abs(s * x + c * y), axis=1)
+    best = int(np.argmin(stats))
+    return float(angles[best]), float(stats[best])

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from elldict.backend.base import Array, Space, Work, storage, total, workspace
+from elldict.backend.base import Array, Backend, Work, make_workspace, storage_dtype, total
 from elldict.backend.torch import Fused
-from elldict.data.dataset import Samples
-from elldict.data.statistics import Frame
+from elldict.data.dataset import Dataset
+from elldict.data.statistics import Whitening
 from elldict.theory.accuracy import CodeMoments
 
 
-class Needs(enum.Flag):
+class Quantities(enum.Flag):
     """What a pass has to bring home; a plain step asks for less than the judge."""
 
     GRADIENT = enum.auto()
     MOMENTS = enum.auto()
-    IDLE = enum.auto()
+    INACTIVE = enum.auto()
 
 
 Factors = tuple[Array, Array]
@@ -69,8 +69,8 @@ class Terms:
     value: Term | None = None  # F itself; None says F = F' z, whose sum falls out of the gradient
     z2: Part | None = None  # squares of the codes, if at hand
     g2: Part | None = None  # squares of g, without the factor, if at hand
-    idle: Array | None = None  # probability that a code is zero but for noise
-    beside: Array | None = None  # derivative of another contrast of the same codes
+    inactive: Array | None = None  # probability that a code is zero but for noise
+    secondary: Array | None = None  # derivative of another contrast of the same codes
     extra: Mapping[str, Term] = field(default_factory=dict)
 
     def product(self, other: Array) -> Weighted:
@@ -78,7 +78,7 @@ class Terms:
         return Weighted(((self.gain, (self.g, other)),))
 
 
-class Tally:
+class TermSums:
     """Sums over the rows of one tile; what several terms share is summed once."""
 
     def __init__(self, work: Work, n_rows: int) -> None:
@@ -88,8 +88,8 @@ class Tally:
     def __call__(self, term: Term) -> Array:
         """Column sums of a term, (m,), in float64."""
         if isinstance(term, Weighted):
-            sums = (factor * self._part(part) for factor, part in term.parts)
-            return sum(sums, start=term.constant * self._n_rows)
+            stats = (factor * self._part(part) for factor, part in term.parts)
+            return sum(stats, start=term.constant * self._n_rows)
         return self._part(term)
 
     def _part(self, part: Part) -> Array:
@@ -102,7 +102,7 @@ class Tally:
         return self._known[key]
 
 
-class Contrast(Protocol):
+class Objective(Protocol):
     """A function of one code, summed over samples and atoms."""
 
     def codes(self, Y: Array, decode: Array, work: Work, xp: Any) -> tuple[Array, Array]:
@@ -112,12 +112,12 @@ class Contrast(Protocol):
         """
         ...
 
-    def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
+    def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m). Scratch memory comes from `work`; Z is not changed."""
         ...
 
 
-class Linear:
+class LinearCodes:
     """Codes are the products of samples with atoms."""
 
     def codes(self, Y: Array, decode: Array, work: Work, xp: Any) -> tuple[Array, Array]:  # noqa: ARG002
@@ -126,7 +126,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Lp(Linear):
+class Lp(LinearCodes):
     """F = |z|^p, g = sign(z)|z|^(p-1): the paper's contrast, with the factor p left out of g and slope.
 
     |z|^(p-2) is computed once and serves all three.
@@ -134,56 +134,56 @@ class Lp(Linear):
 
     p: float = 3.0
 
-    def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
+    def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m)."""
-        if work.fused is not None and Needs.MOMENTS in need:
-            g, sums = work.fused.lp(Z, self.p)
-            slope = Weighted(((self.p - 1, Summed(sums["weight"])),))
-            extra = {"magnitude": Summed(sums["magnitude"])}
-            return Terms(g=g, slope=slope, z2=Summed(sums["z2"]), g2=Summed(sums["g2"]), extra=extra)
+        if work.fused is not None and Quantities.MOMENTS in quantities:
+            g, stats = work.fused.lp(Z, self.p)
+            slope = Weighted(((self.p - 1, Summed(stats["weight"])),))
+            extra = {"magnitude": Summed(stats["magnitude"])}
+            return Terms(g=g, slope=slope, z2=Summed(stats["z2"]), g2=Summed(stats["g2"]), extra=extra)
         magnitude = work.map(xp.abs, Z, into="magnitude")
         weight = power(magnitude, self.p - 2, work, xp, into="weight")
-        if Needs.MOMENTS not in need:
+        if Quantities.MOMENTS not in quantities:
             return Terms(g=work.map(xp.multiply, weight, Z, into="weight"))
         g = work.map(xp.multiply, weight, Z, into="g")
         return Terms(g=g, slope=Weighted(((self.p - 1, weight),)), extra={"magnitude": magnitude})
 
 
 @dataclass(frozen=True)
-class Both:
+class WithSecondary:
     """One contrast, and beside it what a second one says of the same codes: for comparing two answers."""
 
-    first: Contrast
-    second: Contrast
+    first: Objective
+    second: Objective
 
     def codes(self, Y: Array, decode: Array, work: Work, xp: Any) -> tuple[Array, Array]:
         """Codes that the first contrast sees."""
         return self.first.codes(Y, decode, work, xp)
 
-    def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
+    def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Terms of the first contrast, with those of the second and the product of both g as extras."""
-        fused = work.fused is not None and Needs.MOMENTS in need and Needs.IDLE not in need
+        fused = work.fused is not None and Quantities.MOMENTS in quantities and Quantities.INACTIVE not in quantities
         if fused and hasattr(self.first, "fused") and isinstance(self.second, Lp):
             both: Terms = self.first.fused(Z, work.fused, self.second)
-            alone = {} if Needs.GRADIENT in need else {"beside_value": (both.beside, Z)}
+            alone = {} if Quantities.GRADIENT in quantities else {"beside_value": (both.secondary, Z)}
             return replace(both, extra={**both.extra, **alone})
-        one = self.first.terms(Z, need, work, xp)
-        two = self.second.terms(Z, need, Prefixed(work, "beside "), xp)
+        one = self.first.terms(Z, quantities, work, xp)
+        two = self.second.terms(Z, quantities, PrefixedWork(work, "beside "), xp)
         assert isinstance(two.gain, float), "the second contrast is l_p, whose g has no factor"
-        beside = {f"beside_{name}": term for name, term in two.extra.items()}
-        beside |= {"beside_slope": two.slope, "beside_g2": (two.g, two.g), "cross": one.product(two.g)}
-        if Needs.GRADIENT not in need:
-            beside["beside_value"] = (two.g, Z)
-        return replace(one, beside=two.g, extra={**one.extra, **beside})
+        secondary = {f"beside_{name}": term for name, term in two.extra.items()}
+        secondary |= {"beside_slope": two.slope, "beside_g2": (two.g, two.g), "cross": one.product(two.g)}
+        if Quantities.GRADIENT not in quantities:
+            secondary["beside_value"] = (two.g, Z)
+        return replace(one, secondary=two.g, extra={**one.extra, **secondary})
 
 
-def maximised(contrast: Contrast) -> Contrast:
+def primary_of(objective: Objective) -> Objective:
     """The contrast itself, without another that may stand beside it."""
-    return contrast.first if isinstance(contrast, Both) else contrast
+    return objective.first if isinstance(objective, WithSecondary) else objective
 
 
 @dataclass(frozen=True)
-class Prefixed:
+class PrefixedWork:
     """Scratch memory of somebody else, under names of one's own."""
 
     work: Work
@@ -230,7 +230,7 @@ def power(x: Array, exponent: float, work: Work, xp: Any, into: str) -> Array:
 
 
 @dataclass(frozen=True)
-class Sums:
+class Statistics:
     """Sums over samples, in float64. What was not asked for is None."""
 
     weight: float
@@ -240,16 +240,16 @@ class Sums:
     g2: Array = None  # (m,)  sum g^2
     z2: Array = None  # (m,)  sum z^2
     gz: Array = None  # (m,)  sum g z
-    idle: Array = None  # (m, n, n)  sum P(code is idle) y y^T
-    beside: Array = None  # (m, n)  gradient of the contrast beside
+    inactive: Array = None  # (m, n, n)  sum P(code is idle) y y^T
+    secondary: Array = None  # (m, n)  gradient of the contrast beside
     extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
-    seen: float | None = None  # the objective, where it was read with other numbers
+    known_mean: float | None = None  # `mean_value`, where it was read with other numbers
 
-    def __add__(self, other: Sums) -> Sums:
+    def __add__(self, other: Statistics) -> Statistics:
         def both(a: Array | None, b: Array | None) -> Array | None:
             return None if a is None or b is None else a + b
 
-        return Sums(
+        return Statistics(
             weight=self.weight + other.weight,
             value=both(self.value, other.value),
             G=both(self.G, other.G),
@@ -257,52 +257,54 @@ class Sums:
             g2=both(self.g2, other.g2),
             z2=both(self.z2, other.z2),
             gz=both(self.gz, other.gz),
-            idle=both(self.idle, other.idle),
-            beside=both(self.beside, other.beside),
+            inactive=both(self.inactive, other.inactive),
+            secondary=both(self.secondary, other.secondary),
             extra={name: self.extra[name] + other.extra[name] for name in self.extra},
         )
 
     @cached_property
-    def objective(self) -> float:
+    def mean_value(self) -> float:
         """Mean of F over samples and atoms."""
-        if self.seen is not None:
-            return self.seen
+        if self.known_mean is not None:
+            return self.known_mean
         return total(self.value / self.weight) / int(self.value.shape[0])
 
 
 @dataclass(frozen=True)
-class SumKernel:
+class EvaluationKernel:
     """Sums of a contrast over one tile."""
 
-    contrast: Contrast
+    objective: Objective
     B: Array  # (m, n) rows that make codes
     mean: Array | None  # (n,)
     unit: float
-    need: Needs
+    quantities: Quantities
     precision: str
 
-    def bind(self, space: Space) -> Callable[[Array], Sums]:
+    def bind(self, backend: Backend) -> Callable[[Array], Statistics]:
         """Return the function that sums one tile."""
-        xp, held = space.xp, storage(self.precision)
-        dtype, work = getattr(xp, held), workspace(space, self.precision)
+        xp, held = backend.xp, storage_dtype(self.precision)
+        dtype, work = getattr(xp, held), make_workspace(backend, self.precision)
         shrink = _power_of_two(self.unit, self.precision)
-        B = space.asarray(self.B, "float64")
+        B = backend.asarray(self.B, "float64")
         decode = xp.astype((B if shrink == 1 else B / shrink).T, dtype)
-        gradient = Needs.GRADIENT in self.need
-        mean = None if self.mean is None else space.asarray(self.mean, held)
+        gradient = Quantities.GRADIENT in self.quantities
+        mean = None if self.mean is None else backend.asarray(self.mean, held)
 
-        def visit(Y: Array) -> Sums:
+        def visit(Y: Array) -> Statistics:
             Y = prepared(xp.astype(Y, dtype, copy=False))
-            Y, Z = self.contrast.codes(Y, decode, work, xp)
-            terms = self.contrast.terms(Z, self.need, work, xp)
-            tally = Tally(work, int(Y.shape[0]))
+            Y, Z = self.objective.codes(Y, decode, work, xp)
+            terms = self.objective.terms(Z, self.quantities, work, xp)
+            term_sums = TermSums(work, int(Y.shape[0]))
             # float64 from here on: 10^7 float32 terms lose five digits otherwise
             G = summed_gradient(terms.g, terms.gain, Y)
-            beside = None if terms.beside is None else summed_gradient(terms.beside, 1.0, Y)
-            more = moments(terms, Z, tally) if Needs.MOMENTS in self.need else {}
-            idle = idle_sums(terms, Y) if Needs.IDLE in self.need else None
-            value = value_sums(terms, Z, tally)
-            return Sums(weight=float(Y.shape[0]), value=value, G=G, idle=idle, beside=beside, **more)
+            secondary = None if terms.secondary is None else summed_gradient(terms.secondary, 1.0, Y)
+            more = code_moments(terms, Z, term_sums) if Quantities.MOMENTS in self.quantities else {}
+            inactive = idle_sums(terms, Y) if Quantities.INACTIVE in self.quantities else None
+            value = value_sums(terms, Z, term_sums)
+            return Statistics(
+                weight=float(Y.shape[0]), value=value, G=G, inactive=inactive, secondary=secondary, **more
+            )
 
         def summed_gradient(g: Array, gain: Any, Y: Array) -> Array | None:
             if not gradient:
@@ -315,25 +317,25 @@ class SumKernel:
             Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="samples")
             return Y if shrink == 1 else work.map(xp.multiply, Y, shrink, into="samples")
 
-        def value_sums(terms: Terms, Z: Array, tally: Tally) -> Array | None:
+        def value_sums(terms: Terms, Z: Array, term_sums: TermSums) -> Array | None:
             if terms.value is not None:
-                return tally(terms.value)
-            return None if gradient else tally(terms.product(Z))
+                return term_sums(terms.value)
+            return None if gradient else term_sums(terms.product(Z))
 
-        def moments(terms: Terms, Z: Array, tally: Tally) -> dict[str, Any]:
+        def code_moments(terms: Terms, Z: Array, term_sums: TermSums) -> dict[str, Any]:
             return {
-                "slope": tally(terms.slope),
-                "g2": squared(terms.gain, tally((terms.g, terms.g) if terms.g2 is None else terms.g2)),
-                "z2": tally((Z, Z) if terms.z2 is None else terms.z2),
-                "gz": None if gradient else tally(terms.product(Z)),
-                "extra": {name: tally(term) for name, term in terms.extra.items()},
+                "slope": term_sums(terms.slope),
+                "g2": squared(terms.gain, term_sums((terms.g, terms.g) if terms.g2 is None else terms.g2)),
+                "z2": term_sums((Z, Z) if terms.z2 is None else terms.z2),
+                "gz": None if gradient else term_sums(terms.product(Z)),
+                "extra": {name: term_sums(term) for name, term in terms.extra.items()},
             }
 
         def squared(gain: Any, total: Array) -> Array:
             return total if isinstance(gain, float) else gain**2 * total
 
         def idle_sums(terms: Terms, Y: Array) -> Array:
-            weights = terms.idle
+            weights = terms.inactive
             assert weights is not None, "only the likelihood knows which codes are idle"
             shares = (weights[:, i : i + 1] * Y for i in range(int(weights.shape[1])))
             return xp.stack([xp.astype(share.T @ Y, xp.float64) for share in shares])
@@ -347,23 +349,27 @@ def _power_of_two(unit: float, precision: str) -> float:
     return math.ldexp(1.0, exponent) if abs(exponent) > (300 if precision == "float64" else 40) else 1.0
 
 
-def measure(samples: Samples, frame: Frame, contrast: Contrast, A: Array, need: Needs, precision: str) -> Sums:
+def evaluate(
+    samples: Dataset, whitening: Whitening, objective: Objective, A: Array, quantities: Quantities, precision: str
+) -> Statistics:
     """One pass: sums of the contrast at A (m, k), seen from inside the frame."""
-    kernel = SumKernel(contrast, frame.outward(A), frame.mean, frame.unit, need, precision)
-    sums = samples.sum_over(kernel)
-    if sums.G is None:
-        return sums
-    scale = frame.unit / _power_of_two(frame.unit, precision)
-    G = frame.inward(sums.G * scale)
-    beside = None if sums.beside is None else frame.inward(sums.beside * scale)
-    idle = None if sums.idle is None else frame.inward_twice(sums.idle)
-    xp = Space.of(G).xp
+    kernel = EvaluationKernel(
+        objective, whitening.to_unmixing(A), whitening.mean, whitening.unit, quantities, precision
+    )
+    stats = samples.sum(kernel)
+    if stats.G is None:
+        return stats
+    scale = whitening.unit / _power_of_two(whitening.unit, precision)
+    G = whitening.pull_gradient(stats.G * scale)
+    secondary = None if stats.secondary is None else whitening.pull_gradient(stats.secondary * scale)
+    inactive = None if stats.inactive is None else whitening.pull_matrices(stats.inactive)
+    xp = Backend.of(G).xp
     gz = xp.sum(G * A, axis=1)  # sum g z^T is G A^T
-    extra = sums.extra if beside is None else {**sums.extra, "beside_value": xp.sum(beside * A, axis=1)}
-    value = gz if sums.value is None else sums.value
-    return replace(sums, G=G, idle=idle, beside=beside, gz=gz, value=value, extra=extra)
+    extra = stats.extra if secondary is None else {**stats.extra, "beside_value": xp.sum(secondary * A, axis=1)}
+    value = gz if stats.value is None else stats.value
+    return replace(stats, G=G, inactive=inactive, secondary=secondary, gz=gz, value=value, extra=extra)
 
 
-def moments(sums: Sums) -> CodeMoments:
+def code_moments(stats: Statistics) -> CodeMoments:
     """Moments of the codes under the contrast that was summed, where the sums are."""
-    return CodeMoments(*(total / sums.weight for total in (sums.gz, sums.g2, sums.slope, sums.z2)))
+    return CodeMoments(*(total / stats.weight for total in (stats.gz, stats.g2, stats.slope, stats.z2)))

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import HOST, to_numpy, workspace
-from elldict.data.dataset import MemorySamples, not_finite
-from elldict.data.statistics import Frame, Spread, SpreadKernel, Survey
-from elldict.solver.code_subsample import LEAST_NOISE, STEADY
+from elldict.backend.base import NUMPY, make_workspace, to_numpy
+from elldict.data.dataset import ArrayDataset, non_finite_error
+from elldict.data.statistics import PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
+from elldict.solver.code_subsample import LEAST_NOISE, MIN_NOISE_PER_STEP
 from elldict.solver.directions import polar
 from elldict.solver.loop import precision_for
-from elldict.solver.mixed_atoms import Pair
-from elldict.solver.model_selection import AS_ASKED, EXACT, Verdict, apart, exact, hausman
-from elldict.solver.objective import Contrast, Lp, Needs, Sums, Weighted, measure, moments
-from elldict.solver.refine import Answer
-from elldict.solver.spike_slab import BernoulliGaussian, CodeModel, Counts, fit_code_model
+from elldict.solver.mixed_atoms import MixedPair
+from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apart, exact, hausman
+from elldict.solver.objective import Lp, Objective, Quantities, Statistics, Weighted, code_moments, evaluate
+from elldict.solver.refine import Estimate
+from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 
 Matrix = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ They are fixed, because codes of all times go into the same ones."""
 
 
 @dataclass(frozen=True)
-class Cloud:
+class RunningStatistics:
     """Weight, mean and covariance of the samples seen, in units of `unit`."""
 
     weight: float
@@ -39,25 +39,25 @@ class Cloud:
     covariance: Matrix  # (n, n)
 
     @classmethod
-    def of(cls, survey: Survey) -> Cloud:
+    def of(cls, statistics: SampleStatistics) -> RunningStatistics:
         """Cloud of the samples of a fit."""
-        mean = survey.mean / survey.unit
-        covariance = survey.scatter if survey.centred else survey.scatter - np.outer(mean, mean)
-        return cls(float(survey.n_samples), survey.unit, mean, covariance)
+        mean = statistics.mean / statistics.unit
+        covariance = statistics.scatter if statistics.centred else statistics.scatter - np.outer(mean, mean)
+        return cls(float(statistics.n_samples), statistics.unit, mean, covariance)
 
-    def joined(self, other: Spread, keep: float) -> Cloud:
-        """The cloud with this share of its weight kept, and more samples; by the formula that `Spread` has."""
+    def joined(self, other: PartialStatistics, keep: float) -> RunningStatistics:
+        """With this share of the weight kept, and more samples; by the formula of `PartialStatistics`."""
         shrink = math.ldexp(1.0, other.exponent) / self.unit
         weight = keep * self.weight + other.weight
         apart = other.mean * shrink - self.mean
         between = np.outer(apart, apart) * (keep * self.weight * other.weight / weight)
         total = keep * self.weight * self.covariance + other.scatter * shrink**2 + between
-        return Cloud(weight, self.unit, self.mean + apart * (other.weight / weight), total / weight)
+        return RunningStatistics(weight, self.unit, self.mean + apart * (other.weight / weight), total / weight)
 
-    def survey(self, *, center: bool, dtype: str) -> Survey:
+    def to_statistics(self, *, center: bool, dtype: str) -> SampleStatistics:
         """The cloud as a survey, from which a frame can be made."""
         scatter = self.covariance if center else self.covariance + np.outer(self.mean, self.mean)
-        return Survey(
+        return SampleStatistics(
             n_samples=max(1, round(self.weight)),
             n_features=len(self.mean),
             mean=self.mean * self.unit,
@@ -82,7 +82,7 @@ class Histogram:
         """Nothing counted."""
         return cls(np.zeros((m, BINS)), np.zeros((m, BINS)))
 
-    def faded(self, keep: float) -> Histogram:
+    def decayed(self, keep: float) -> Histogram:
         """With this share of the counts kept."""
         return Histogram(keep * self.count, keep * self.z2)
 
@@ -103,10 +103,10 @@ class Histogram:
         """Codes of an atom."""
         return float(np.sum(self.count[0]))
 
-    def counts(self) -> Counts:
+    def counts(self) -> CodeHistogram:
         """Bins that are not empty, as the fit of the law wants them."""
         used = np.any(self.count > 0, axis=0)
-        return Counts(self.count[:, used], self.z2[:, used] / np.maximum(self.count[:, used], 1e-300))
+        return CodeHistogram(self.count[:, used], self.z2[:, used] / np.maximum(self.count[:, used], 1e-300))
 
 
 LARGEST_GAIN = 1 / 3
@@ -130,43 +130,43 @@ COUNTED = 0.2
 ROWS_COUNTED = 512
 """Of each part, whose codes are looked at one by one: for their law, and for what atoms have to do with each other."""
 
-ASTRAY = 0.1
+RESTART_DISTANCE = 0.1
 """Distance from l_p, as an error, at which a likelihood that is not believed starts again from there."""
 
 
 @dataclass(frozen=True)
-class Walk:
+class Stepper:
     """Atoms on their way up one contrast, and all that their next step needs."""
 
     A: Matrix  # (m, k)
-    sums: Sums  # moments, at the atoms of each time
+    stats: Statistics  # moments, at the atoms of each time
     bend: Matrix  # (m, m) sum g'(z_i) z_j^2 over the codes that were looked at one by one
     bend_weight: float
     lag: Matrix  # (m, m) mean of the angles by which parts found the atoms to be off: noise, unless they drift
 
     @classmethod
-    def begun(cls, A: Matrix, sums: Sums) -> Walk:
+    def begin(cls, A: Matrix, stats: Statistics) -> Stepper:
         """From where a fit ended; sums of no weight say that it went another way."""
         m = len(A)
-        return cls(A, sums, np.zeros((m, m)), 0.0, np.zeros((m, m)))
+        return cls(A, stats, np.zeros((m, m)), 0.0, np.zeros((m, m)))
 
-    def faded(self, keep: float) -> Walk:
+    def decayed(self, keep: float) -> Stepper:
         """With this share of all weight kept."""
-        sums, bend, weight = _times(self.sums, keep), keep * self.bend, keep * self.bend_weight
-        return replace(self, sums=sums, bend=bend, bend_weight=weight)
+        stats, bend, weight = _times(self.stats, keep), keep * self.bend, keep * self.bend_weight
+        return replace(self, stats=stats, bend=bend, bend_weight=weight)
 
-    def after(self, sums: Sums, codes: Matrix, slopes: Matrix, weight: float) -> Walk:
+    def after(self, stats: Statistics, codes: Matrix, slopes: Matrix, weight: float) -> Stepper:
         """After the step of a part with these sums, among samples of this weight in all.
 
         `codes` (b, m) are some of the part, and `slopes` those of the contrast there.
         """
-        gain = sums.weight / weight
-        bend = self.bend + (slopes.T @ codes**2) * (sums.weight / len(codes))
-        running = self.sums + Sums(
-            sums.weight, sums.value, slope=sums.slope, g2=sums.g2, z2=sums.z2, gz=sums.gz, extra=sums.extra
+        gain = stats.weight / weight
+        bend = self.bend + (slopes.T @ codes**2) * (stats.weight / len(codes))
+        running = self.stats + Statistics(
+            stats.weight, stats.value, slope=stats.slope, g2=stats.g2, z2=stats.z2, gz=stats.gz, extra=stats.extra
         )
-        there = replace(self, sums=running, bend=bend, bend_weight=self.bend_weight + sums.weight)
-        between, outside = there.angles(to_numpy(sums.G) / weight)
+        there = replace(self, stats=running, bend=bend, bend_weight=self.bend_weight + stats.weight)
+        between, outside = there.angles(to_numpy(stats.G) / weight)
         return replace(there, A=turned(self.A, between, outside), lag=(1 - gain) * self.lag + between)
 
     def angles(self, G: Matrix) -> tuple[Matrix, Matrix | None]:
@@ -177,7 +177,9 @@ class Walk:
         on each other, a stream has but one.
         """
         m, k = self.A.shape
-        gz, slope, v = (np.asarray(total) / self.sums.weight for total in (self.sums.gz, self.sums.slope, self.sums.z2))
+        gz, slope, v = (
+            np.asarray(total) / self.stats.weight for total in (self.stats.gz, self.stats.slope, self.stats.z2)
+        )
         # so many samples' worth of codes that have nothing to do with each other come first
         bend = (self.bend + ROWS_COUNTED * np.outer(slope, v)) / (self.bend_weight + ROWS_COUNTED)
         both = gz[:, None] + gz[None, :]
@@ -208,52 +210,62 @@ class Stream:
     n_looks: float  # samples looked at, those of the first fit as often as it did
     weight: float
     squared_weight: float  # sum of the squares of the weights of all samples
-    cloud: Cloud
-    survey: Survey  # what the frame was made of
-    frame: Frame
+    running: RunningStatistics
+    statistics: SampleStatistics  # what the frame was made of
+    whitening: Whitening
     new_to_frame: float  # weight since it was made
     histogram: Histogram
-    law: CodeModel
+    law: SpikeSlab
     new_to_law: float  # weight since it was fitted
-    lp: Walk
-    likelihood: Walk | None
+    lp: Stepper
+    likelihood: Stepper | None
     cross: Matrix  # (m,) sum g g_lp, over the codes looked at one by one
-    verdict: Verdict  # on the likelihood
-    mixed: tuple[Pair, ...]  # atoms that were mixed with each other in the first fit
+    decision: Decision  # on the likelihood
+    mixed: tuple[MixedPair, ...]  # atoms that were mixed with each other in the first fit
 
     @classmethod
-    def begun(cls, p: float, refine: str | None, answer: Answer, frame: Frame, survey: Survey, looks: float) -> Stream:
+    def begin(
+        cls,
+        p: float,
+        refine: str | None,
+        estimate: Estimate,
+        whitening: Whitening,
+        statistics: SampleStatistics,
+        looks: float,
+    ) -> Stream:
         """The stream that goes on from a fit.
 
         Corruption cannot be taken out of samples that are seen once, and the likelihood needs all directions.
         """
-        r, A = float(survey.n_samples), to_numpy(answer.A)
+        r, A = float(statistics.n_samples), to_numpy(estimate.A)
         m, k = A.shape
-        likely = refine in ("auto", "bernoulli-gaussian") and answer.corruption is None and m == k
-        refined, of = answer.refined is not None, answer.moments
-        likely_sums = Sums(r, gz=r * of.gz, g2=r * of.g2, slope=r * of.slope, z2=r * of.z2) if refined else _no_sums(m)
+        likely = refine in ("auto", "bernoulli-gaussian") and estimate.corruption is None and m == k
+        refined, of = estimate.refined is not None, estimate.moments
+        likely_sums = (
+            Statistics(r, gz=r * of.gz, g2=r * of.g2, slope=r * of.slope, z2=r * of.z2) if refined else _no_sums(m)
+        )
         return cls(
             p=p,
             refine=refine,
-            center=survey.centred,
-            whiten=frame.whitened,
-            n_seen=survey.n_samples,
+            center=statistics.centred,
+            whiten=whitening.whitened,
+            n_seen=statistics.n_samples,
             n_steps=0,
             n_looks=looks * r,
             weight=r,
             squared_weight=r,
-            cloud=Cloud.of(survey),
-            survey=survey,
-            frame=frame,
+            running=RunningStatistics.of(statistics),
+            statistics=statistics,
+            whitening=whitening,
             new_to_frame=0.0,
             histogram=Histogram.empty(m),
-            law=answer.model,
+            law=estimate.model,
             new_to_law=0.0,
-            lp=Walk.begun(A, _times(_on_host(answer.sums), r / answer.sums.weight)),
-            likelihood=Walk.begun(A, likely_sums) if likely else None,
+            lp=Stepper.begin(A, _times(_on_host(estimate.stats), r / estimate.stats.weight)),
+            likelihood=Stepper.begin(A, likely_sums) if likely else None,
             cross=np.zeros(m),
-            verdict=Verdict(refined, answer.status),
-            mixed=answer.mixed,
+            decision=Decision(refined, estimate.status),
+            mixed=estimate.mixed,
         )
 
     @property
@@ -262,9 +274,9 @@ class Stream:
         return self.weight**2 / self.squared_weight
 
     @property
-    def believed(self) -> Walk:
+    def believed(self) -> Stepper:
         """The walk whose atoms are the answer."""
-        return self.likelihood if self.likelihood is not None and self.verdict.accepted else self.lp
+        return self.likelihood if self.likelihood is not None and self.decision.accepted else self.lp
 
     def drift_errors(self, errors: Matrix) -> Matrix:
         """What drift adds to the error bars of the atoms (m,), or nothing if chance explains the lag.
@@ -276,31 +288,31 @@ class Stream:
         chance = errors * (self.squared_weight / self.weight) * (1 + 4 / math.sqrt(len(errors)))
         return np.asarray(np.maximum(0.0, found - chance))
 
-    def answer(self) -> Answer:
+    def estimate(self) -> Estimate:
         """The stream as the answer of a fit, to as many samples as its error bars speak of."""
-        walk = self.believed
+        stepper = self.believed
         status = f"stream: {self.n_seen} samples seen, error bars of {self.effective_samples:.0f}"
-        return Answer(
-            A=walk.A,
-            sums=_times(self.lp.sums, self.effective_samples / self.weight),
-            moments=moments(walk.sums),
+        return Estimate(
+            A=stepper.A,
+            stats=_times(self.lp.stats, self.effective_samples / self.weight),
+            moments=code_moments(stepper.stats),
             model=self.law,
-            refined=None if walk is self.lp else "bernoulli-gaussian",
+            refined=None if stepper is self.lp else "bernoulli-gaussian",
             converged=True,
             stopped=False,
-            status=status if self.likelihood is None else f"{status}; {self.verdict.reason}",
+            status=status if self.likelihood is None else f"{status}; {self.decision.reason}",
             n_iter=self.n_steps,
             mixed=self.mixed,
         )
 
-    def after(self, samples: MemorySamples, half_life: float | None) -> Stream:
+    def after(self, samples: ArrayDataset, half_life: float | None) -> Stream:
         """The stream after a batch, which is looked at once; whatever is wrong with it, this stream stays as it is."""
         stream = self
         for start, stop in self._parts(samples.n_samples, half_life):
-            part = MemorySamples(samples.X[start:stop, :])
-            spread = part.sum_over(SpreadKernel("float64" if self.whiten else samples.dtype)).on_host()
-            if spread.misfit is not None:
-                raise not_finite(samples, replace(spread.misfit, sample=start + spread.misfit.sample))
+            part = ArrayDataset(samples.X[start:stop, :])
+            spread = part.sum(StatisticsKernel("float64" if self.whiten else samples.dtype)).on_host()
+            if spread.non_finite is not None:
+                raise non_finite_error(samples, replace(spread.non_finite, sample=start + spread.non_finite.sample))
             stream = stream._weighed(spread, half_life)._framed(part.dtype)._moved(part, spread)._judged(part.dtype)
         return stream
 
@@ -316,7 +328,7 @@ class Stream:
             yield start, stop
             start = stop
 
-    def _weighed(self, spread: Spread, half_life: float | None) -> Stream:
+    def _weighed(self, spread: PartialStatistics, half_life: float | None) -> Stream:
         """With all that is kept faded, and the weight of a part added to it."""
         b = spread.weight
         keep = kept(b, half_life)
@@ -327,13 +339,13 @@ class Stream:
             n_looks=self.n_looks + b,
             weight=keep * self.weight + b,
             squared_weight=keep**2 * self.squared_weight + b,
-            cloud=self.cloud.joined(spread, keep),
+            running=self.running.joined(spread, keep),
             new_to_frame=keep * self.new_to_frame + b,
             # codes of the early atoms, which were further off, are forgotten in any case
-            histogram=self.histogram.faded(keep * (1 - b / (self.weight + b))),
+            histogram=self.histogram.decayed(keep * (1 - b / (self.weight + b))),
             new_to_law=keep * self.new_to_law + b,
-            lp=self.lp.faded(keep),
-            likelihood=self.likelihood and self.likelihood.faded(keep),
+            lp=self.lp.decayed(keep),
+            likelihood=self.likelihood and self.likelihood.decayed(keep),
             cross=keep * self.cross,
         )
 
@@ -341,69 +353,70 @@ class Stream:
         """With the frame that the samples call for now, and the atoms seen from there."""
         if self.new_to_frame < STALE_FRAME * self.weight:
             return self
-        survey = self.cloud.survey(center=self.center, dtype=dtype)
-        if survey.rank != self.lp.A.shape[1]:  # a direction came or went; atoms are not born and do not die
+        statistics = self.running.to_statistics(center=self.center, dtype=dtype)
+        if statistics.rank != self.lp.A.shape[1]:  # a direction came or went; atoms are not born and do not die
             return self
-        frame = Frame.of(survey, center=self.center, whiten=self.whiten)
+        whitening = Whitening.of(statistics, center=self.center, whiten=self.whiten)
         return replace(
             self,
-            survey=survey,
-            frame=frame,
+            statistics=statistics,
+            whitening=whitening,
             new_to_frame=0.0,
-            lp=replace(self.lp, A=_carried(self.lp.A, self.frame, frame)),
-            likelihood=self.likelihood and replace(self.likelihood, A=_carried(self.likelihood.A, self.frame, frame)),
+            lp=replace(self.lp, A=_carried(self.lp.A, self.whitening, whitening)),
+            likelihood=self.likelihood
+            and replace(self.likelihood, A=_carried(self.likelihood.A, self.whitening, whitening)),
         )
 
-    def _moved(self, part: MemorySamples, spread: Spread) -> Stream:
+    def _moved(self, part: ArrayDataset, spread: PartialStatistics) -> Stream:
         """After the steps of a part."""
-        precision = precision_for(self.p, dtype=part.dtype, code_bound=_code_bound(spread, self.frame))
-        rows = self.frame.inside(part.rows(_spaced(part.n_samples, ROWS_COUNTED)))
+        precision = precision_for(self.p, dtype=part.dtype, bound_codes=_code_bound(spread, self.whitening))
+        rows = self.whitening.whiten(part.take(_spaced(part.n_samples, ROWS_COUNTED)))
         histogram = self.histogram.joined(rows @ self.believed.A.T, float(part.n_samples))
         lp, lp_gradients = self._stepped(self.lp, Lp(self.p), part, rows, precision)
         if self.likelihood is None:
             return replace(self, histogram=histogram, lp=lp)
         # atoms that are followed at a distance blur their zeros, and stay in reach while that passes for noise
-        noise = max(self.law.noise, (STEADY * self.likelihood.longest_lag) ** 2)
-        contrast = BernoulliGaussian(replace(self.law, noise=noise))
-        likelihood, gradients = self._stepped(self.likelihood, contrast, part, rows, precision)
+        noise = max(self.law.noise, (MIN_NOISE_PER_STEP * self.likelihood.longest_lag) ** 2)
+        objective = SpikeSlabLikelihood(replace(self.law, noise=noise))
+        likelihood, gradients = self._stepped(self.likelihood, objective, part, rows, precision)
         cross = self.cross + np.mean(gradients * lp_gradients, axis=0) * part.n_samples
         return replace(self, histogram=histogram, lp=lp, likelihood=likelihood, cross=cross)
 
     def _stepped(
-        self, walk: Walk, contrast: Contrast, part: MemorySamples, rows: Matrix, precision: str
-    ) -> tuple[Walk, Matrix]:
+        self, stepper: Stepper, objective: Objective, part: ArrayDataset, rows: Matrix, precision: str
+    ) -> tuple[Stepper, Matrix]:
         """A walk after the step of a part, and the derivatives of its contrast at the codes of some rows."""
-        need, A = Needs.GRADIENT | Needs.MOMENTS, part.space.asarray(walk.A, "float64")
-        sums = _on_host(measure(part, self.frame.moved_to(part.space), contrast, A, need, precision))
-        codes = rows @ walk.A.T
-        terms = contrast.terms(codes, need, workspace(HOST, precision), HOST.xp)
+        quantities, A = Quantities.GRADIENT | Quantities.MOMENTS, part.backend.asarray(stepper.A, "float64")
+        stats = _on_host(evaluate(part, self.whitening.move_to(part.backend), objective, A, quantities, precision))
+        codes = rows @ stepper.A.T
+        terms = objective.terms(codes, quantities, make_workspace(NUMPY, precision), NUMPY.xp)
         assert isinstance(terms.slope, Weighted)
-        return walk.after(sums, codes, terms.slope.expanded(), self.weight), np.asarray(terms.gain * terms.g)
+        return stepper.after(stats, codes, terms.slope.expanded(), self.weight), np.asarray(terms.gain * terms.g)
 
     def _judged(self, dtype: str) -> Stream:
         """With the law of the codes fitted anew if a share of them is new, and a verdict on it."""
         if self.new_to_law < STALE_LAW * self.weight or self.histogram.weight < COUNTED * self.weight:
             return self
-        law = fit_code_model(self.histogram.counts(), least_noise=LEAST_NOISE[dtype])
+        law = fit_spike_slab(self.histogram.counts(), least_noise=LEAST_NOISE[dtype])
         there = replace(self, law=law, new_to_law=0.0)
         if self.likelihood is None:
             return there
         distance = apart(self.lp.A, self.likelihood.A)
-        verdict = self._evidence(law, self.likelihood, distance)
-        if not verdict.accepted and distance > ASTRAY:
-            return replace(there, verdict=verdict, likelihood=Walk.begun(self.lp.A, _no_sums(len(self.lp.A))))
-        return replace(there, verdict=verdict)
+        decision = self._evidence(law, self.likelihood, distance)
+        if not decision.accepted and distance > RESTART_DISTANCE:
+            return replace(there, decision=decision, likelihood=Stepper.begin(self.lp.A, _no_sums(len(self.lp.A))))
+        return replace(there, decision=decision)
 
-    def _evidence(self, law: CodeModel, likelihood: Walk, distance: float) -> Verdict:
+    def _evidence(self, law: SpikeSlab, likelihood: Stepper, distance: float) -> Decision:
         """Whether codes are as the law says: Hausman's test between l_p and the likelihood, as after a fit."""
         r = self.effective_samples
         if self.refine == "bernoulli-gaussian":
             return AS_ASKED
         if exact(law, r):
             return EXACT
-        sums = _times(likelihood.sums, r / likelihood.sums.weight)
+        stats = _times(likelihood.stats, r / likelihood.stats.weight)
         cross = self.cross * (r / likelihood.bend_weight)
-        return hausman(moments(self.lp.sums), replace(sums, extra={"cross": cross}), distance)
+        return hausman(code_moments(self.lp.stats), replace(stats, extra={"cross": cross}), distance)
 
 
 def kept(n_samples: int, half_life: float | None) -> float:
@@ -418,19 +431,19 @@ def turned(A: Matrix, between: Matrix, outside: Matrix | None) -> Matrix:
     return np.asarray(polar(A + min(1.0, LONGEST / max(length, 1e-300)) * move))
 
 
-def _carried(A: Matrix, old: Frame, new: Frame) -> Matrix:
+def _carried(A: Matrix, old: Whitening, new: Whitening) -> Matrix:
     """The same atoms, seen from another frame."""
-    if old.inner is None or new.outer is None:
+    if old.to_white is None or new.from_white is None:
         return A
-    return np.asarray(polar(A @ old.inner @ new.outer.T))
+    return np.asarray(polar(A @ old.to_white @ new.from_white.T))
 
 
-def _code_bound(spread: Spread, frame: Frame) -> float:
+def _code_bound(spread: PartialStatistics, whitening: Whitening) -> float:
     """Largest absolute value that a code of the samples of this spread can take."""
     reach = math.ldexp(spread.peak, spread.exponent)
-    offset = 0.0 if frame.mean is None else float(np.linalg.norm(frame.mean))
-    stretch = 1.0 if frame.inner is None else float(np.linalg.norm(frame.inner, 2))
-    return max(1.0, (reach + offset) * frame.unit * stretch)
+    offset = 0.0 if whitening.mean is None else float(np.linalg.norm(whitening.mean))
+    stretch = 1.0 if whitening.to_white is None else float(np.linalg.norm(whitening.to_white, 2))
+    return max(1.0, (reach + offset) * whitening.unit * stretch)
 
 
 def _spaced(n_samples: int, most: int) -> NDArray[np.int64]:
@@ -438,23 +451,27 @@ def _spaced(n_samples: int, most: int) -> NDArray[np.int64]:
     return np.arange(0, n_samples, -(-n_samples // most), dtype=np.int64)
 
 
-def _no_sums(m: int) -> Sums:
+def _no_sums(m: int) -> Statistics:
     """Moments of no samples."""
-    return Sums(0.0, gz=np.zeros(m), g2=np.zeros(m), slope=np.zeros(m), z2=np.zeros(m))
+    return Statistics(0.0, gz=np.zeros(m), g2=np.zeros(m), slope=np.zeros(m), z2=np.zeros(m))
 
 
-def _on_host(sums: Sums) -> Sums:
+def _on_host(stats: Statistics) -> Statistics:
     """The same sums as NumPy arrays."""
-    return _each(sums, to_numpy)
+    return _each(stats, to_numpy)
 
 
-def _times(sums: Sums, factor: float) -> Sums:
+def _times(stats: Statistics, factor: float) -> Statistics:
     """Sums of samples that count this much."""
-    return replace(_each(sums, lambda array: factor * array), weight=factor * sums.weight)
+    return replace(_each(stats, lambda array: factor * array), weight=factor * stats.weight)
 
 
-def _each(sums: Sums, change: Callable[[Any], Any]) -> Sums:
+def _each(stats: Statistics, change: Callable[[Any], Any]) -> Statistics:
     """Sums with all their arrays changed."""
-    arrays = {field.name: getattr(sums, field.name) for field in fields(sums) if field.name not in ("weight", "extra")}
+    arrays = {
+        field.name: getattr(stats, field.name) for field in fields(stats) if field.name not in ("weight", "extra")
+    }
     changed = {name: None if array is None else change(array) for name, array in arrays.items()}
-    return Sums(weight=sums.weight, extra={name: change(array) for name, array in sums.extra.items()}, **changed)
+    return Statistics(
+        weight=stats.weight, extra={name: change(array) for name, array in stats.extra.items()}, **changed
+    )

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Space, Work, to_numpy
+from elldict.backend.base import Array, Backend, Work, to_numpy
 from elldict.backend.torch import Fused
-from elldict.solver.objective import Linear, Lp, Needs, Summed, Term, Terms, Weighted
+from elldict.solver.objective import LinearCodes, Lp, Quantities, Summed, Term, Terms, Weighted
 
 Vector = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ CLOSE = 3e-4
 
 
 @dataclass(frozen=True)
-class CodeModel:
+class SpikeSlab:
     """Parameters of the law, for m atoms."""
 
     density: Vector  # (m,)
@@ -39,15 +39,15 @@ class CodeModel:
 
     def log_density(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
         """Logarithm of the density of a code, given its square; atoms along the first axis."""
-        idle = np.log1p(-self.density)[:, None] - 0.5 * (math.log(2 * math.pi * self.noise) + z2 / self.noise)
-        return np.asarray(idle + np.logaddexp(0.0, self._logit(z2)))
+        inactive = np.log1p(-self.density)[:, None] - 0.5 * (math.log(2 * math.pi * self.noise) + z2 / self.noise)
+        return np.asarray(inactive + np.logaddexp(0.0, self._logit(z2)))
 
     def _logit(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
         offset, rate = logit_line(self)
         return np.asarray(offset[:, None] + rate[:, None] * z2)
 
 
-def logit_line(model: CodeModel) -> tuple[Vector, Vector]:
+def logit_line(model: SpikeSlab) -> tuple[Vector, Vector]:
     """The log odds that a code is active are offset + rate z^2; one of each for an atom."""
     return _line(model.density, model.power, np.full_like(model.power, model.noise))
 
@@ -59,14 +59,14 @@ def _line(density: Vector, power: Vector, noise: Vector) -> tuple[Vector, Vector
 
 
 @dataclass(frozen=True)
-class Counts:
+class CodeHistogram:
     """Codes of every atom, counted in bins of their logarithm: a hundred numbers stand for any number of codes."""
 
     count: NDArray[np.float64]  # (m, bins)
     z2: NDArray[np.float64]  # (m, bins) mean square of the codes in a bin
 
     @classmethod
-    def of(cls, Z: NDArray[np.float64]) -> Counts:
+    def of(cls, Z: NDArray[np.float64]) -> CodeHistogram:
         """Counts of codes Z (b, m)."""
         return cls._binned(np.square(Z), None, FINE)
 
@@ -75,14 +75,14 @@ class Counts:
         """Mean square code of each atom."""
         return np.asarray(np.sum(self.count * self.z2, axis=1) / np.sum(self.count, axis=1))
 
-    def pooled(self) -> Counts:
+    def pooled(self) -> CodeHistogram:
         """All atoms as one, each scaled to unit mean square."""
         scaled = (self.z2 / self.mean_square[:, None]).reshape(-1, 1)
         # finer bins: these squares are means of bins already, and would be rounded twice
-        return Counts._binned(scaled, self.count.reshape(-1, 1), FINER)
+        return CodeHistogram._binned(scaled, self.count.reshape(-1, 1), FINER)
 
     @classmethod
-    def _binned(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None, left_out: int) -> Counts:
+    def _binned(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None, left_out: int) -> CodeHistogram:
         """Count squares z2 (b, m) in bins; empty bins of all atoms are left out.
 
         The first digits of a floating point number, exponent and all, are its logarithm, near enough.
@@ -101,7 +101,7 @@ class Counts:
         return cls(count[:, used], total[:, used] / np.maximum(count[:, used], 1e-300))
 
 
-def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
+def fit_spike_slab(counts: CodeHistogram, *, least_noise: float) -> SpikeSlab:
     """Maximum likelihood; first for all atoms as one, then for each.
 
     The likelihood is unbounded: with the noise at zero and a single code there, it is infinite. So the fit comes down
@@ -123,24 +123,24 @@ def fit_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
     if np.max(counts.mean_square) > 4 * np.min(counts.mean_square):  # scaled alike, their noise was not
         return replace(_climbed(counts, start, common if uneven else least_noise), least_noise=least_noise)
     fitted = _descended(counts, start, least_noise, rounds=40, noise_known=True)
-    return CodeModel(fitted.density, fitted.power, common, least_noise)
+    return SpikeSlab(fitted.density, fitted.power, common, least_noise)
 
 
-def _shared(counts: Counts, least_noise: float, rounds: int = 60) -> CodeModel:
+def _shared(counts: CodeHistogram, least_noise: float, rounds: int = 60) -> SpikeSlab:
     """The law of all atoms as one: its power for a mean square of one, its noise for the mean square that they have."""
     pool, scale = counts.pooled(), float(np.mean(counts.mean_square))
     found = _climbed(pool, _descended(pool, FIRST_GUESS, least_noise / scale, rounds), least_noise / scale)
     return replace(found, noise=found.noise * scale)
 
 
-def rough_code_model(counts: Counts, *, least_noise: float) -> CodeModel:
+def fit_roughly(counts: CodeHistogram, *, least_noise: float) -> SpikeSlab:
     """A law to begin with while atoms are on their way: that of all of them as one, and a few rounds for each."""
     m, shared = len(counts.count), _shared(counts, least_noise, rounds=10)
-    own = CodeModel(np.repeat(shared.density, m), shared.power * counts.mean_square, shared.noise, least_noise)
-    return followed_code_model(counts, own)
+    own = SpikeSlab(np.repeat(shared.density, m), shared.power * counts.mean_square, shared.noise, least_noise)
+    return update_spike_slab(counts, own)
 
 
-def followed_code_model(counts: Counts, model: CodeModel) -> CodeModel:
+def update_spike_slab(counts: CodeHistogram, model: SpikeSlab) -> SpikeSlab:
     """The law a few rounds of expectation maximisation on from `model`: enough for codes that have moved a little.
 
     Noise is the mean of what atoms have by themselves, or the largest where they differ by much, as in a full fit.
@@ -166,7 +166,9 @@ FIRST_GUESS = _Guess(np.array([0.3]), np.array([3.0]), np.array([0.1]))
 """For codes of unit mean square."""
 
 
-def _descended(counts: Counts, guess: _Guess, least_noise: float, rounds: int, *, noise_known: bool = False) -> _Guess:
+def _descended(
+    counts: CodeHistogram, guess: _Guess, least_noise: float, rounds: int, *, noise_known: bool = False
+) -> _Guess:
     """Expectation maximisation, each atom by itself."""
     number, half = np.sum(counts.count, axis=1), 0.5 * counts.count
     for _ in range(rounds):
@@ -196,7 +198,7 @@ def _close(a: _Guess, b: _Guess) -> bool:
     return not np.any(moved | (np.abs(b.density - a.density) > CLOSE * a.density))
 
 
-def _climbed(counts: Counts, guess: _Guess, least_noise: float) -> CodeModel:
+def _climbed(counts: CodeHistogram, guess: _Guess, least_noise: float) -> SpikeSlab:
     """Climb the likelihood with one noise for all, by L-BFGS in log odds and logarithms, where parameters are alike.
 
     Expectation maximisation would take hundreds of rounds where noise and codes overlap.
@@ -212,31 +214,31 @@ def _climbed(counts: Counts, guess: _Guess, least_noise: float) -> CodeModel:
             -_slopes(counts, model) / number,
         )
 
-    x = _to_vector(CodeModel(guess.density, guess.power, near))
+    x = _to_vector(SpikeSlab(guess.density, guess.power, near))
     bounds = [(-9.0, 9.0)] * m + [(value - 7, value + 7) for value in x[m : 2 * m]]
     bounds += [(max(math.log(least_noise), math.log(near) - 2), math.log(near) + 2)]
     found = scipy.optimize.minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
     return _from_vector(np.asarray(found.x), m)
 
 
-def _slopes(counts: Counts, model: CodeModel) -> Vector:
+def _slopes(counts: CodeHistogram, model: SpikeSlab) -> Vector:
     """Derivatives of the log-likelihood by the log odds of density, log power and log noise."""
     active = counts.count * model.activity(counts.z2)
-    idle = counts.count - active
+    inactive = counts.count - active
     total = model.power + model.noise
     by_total = 0.5 * np.sum(active * (counts.z2 / total[:, None] - 1), axis=1) / total
-    by_noise = 0.5 * np.sum(idle * (counts.z2 / model.noise - 1)) / model.noise
+    by_noise = 0.5 * np.sum(inactive * (counts.z2 / model.noise - 1)) / model.noise
     by_odds = np.sum(active, axis=1) - model.density * np.sum(counts.count, axis=1)
     return np.concatenate([by_odds, model.power * by_total, [model.noise * (by_noise + np.sum(by_total))]])
 
 
-def _to_vector(model: CodeModel) -> Vector:
+def _to_vector(model: SpikeSlab) -> Vector:
     odds = np.log(model.density) - np.log1p(-model.density)
     return np.concatenate([odds, np.log(model.power), [math.log(model.noise)]])
 
 
-def _from_vector(x: Vector, m: int) -> CodeModel:
-    return CodeModel(1 / (1 + np.exp(-x[:m])), np.exp(x[m : 2 * m]), math.exp(x[2 * m]))
+def _from_vector(x: Vector, m: int) -> SpikeSlab:
+    return SpikeSlab(1 / (1 + np.exp(-x[:m])), np.exp(x[m : 2 * m]), math.exp(x[2 * m]))
 
 
 BINS_PER_OCTAVE = 16
@@ -260,15 +262,15 @@ class DeviceLaw:
     noise: Array
 
     @classmethod
-    def of(cls, model: CodeModel, space: Space) -> DeviceLaw:
+    def of(cls, model: SpikeSlab, backend: Backend) -> DeviceLaw:
         """The same law in a space."""
         rows = np.stack([model.density, model.power, np.full_like(model.power, model.noise)])
-        return cls(*space.asarray(rows, "float64"))
+        return cls(*backend.asarray(rows, "float64"))
 
-    def on_host(self, least_noise: float) -> CodeModel:
+    def on_host(self, least_noise: float) -> SpikeSlab:
         """The same law as the host knows it; its noise is shared."""
-        density, power, noise = to_numpy(Space.of(self.density).xp.stack([self.density, self.power, self.noise]))
-        return CodeModel(density.copy(), power.copy(), float(noise[0]), least_noise)
+        density, power, noise = to_numpy(Backend.of(self.density).xp.stack([self.density, self.power, self.noise]))
+        return SpikeSlab(density.copy(), power.copy(), float(noise[0]), least_noise)
 
     @property
     def parts(self) -> tuple[Array, Array, Array]:
@@ -277,12 +279,12 @@ class DeviceLaw:
 
     def with_noise(self, noise: Array) -> DeviceLaw:
         """The same with one noise for all."""
-        return DeviceLaw(self.density, self.power, Space.of(noise).xp.zeros_like(self.noise) + noise)
+        return DeviceLaw(self.density, self.power, Backend.of(noise).xp.zeros_like(self.noise) + noise)
 
 
 def fitted_on_device(squares: Array, least: Array) -> DeviceLaw | None:
-    """Law of codes with these squares (m, b), as `fit_code_model` finds it; None if atoms differ much in size."""
-    xp = Space.of(squares).xp
+    """Law of codes with these squares (m, b), as `fit_spike_slab` finds it; None if atoms differ much in size."""
+    xp = Backend.of(squares).xp
     mean_square = xp.mean(squares, axis=1)
     if bool(xp.max(mean_square) > UNLIKE * xp.min(mean_square)):
         return None
@@ -295,8 +297,8 @@ def fitted_on_device(squares: Array, least: Array) -> DeviceLaw | None:
 
 
 def rough_on_device(squares: Array, least: Array) -> DeviceLaw:
-    """A law to begin with while atoms are on their way, as `rough_code_model` finds it."""
-    xp = Space.of(squares).xp
+    """A law to begin with while atoms are on their way, as `fit_roughly` finds it."""
+    xp = Backend.of(squares).xp
     mean_square = xp.mean(squares, axis=1)
     shared = _shared_on_device(squares, mean_square, least)
     zeros = xp.zeros_like(mean_square)
@@ -306,8 +308,8 @@ def rough_on_device(squares: Array, least: Array) -> DeviceLaw:
 
 
 def followed_on_device(squares: Array, law: DeviceLaw, least: Array) -> DeviceLaw:
-    """The law a few rounds on from `law`, as `followed_code_model` finds it. Asks the device for no number."""
-    xp = Space.of(squares).xp
+    """The law a few rounds on from `law`, as `update_spike_slab` finds it. Asks the device for no number."""
+    xp = Backend.of(squares).xp
     own = own_laws(squares, law, least)
     largest = xp.max(own.noise)
     return own.with_noise(xp.where(largest > UNLIKE * _median(own.noise), largest, xp.mean(own.noise)))
@@ -320,7 +322,7 @@ def own_laws(squares: Array, law: DeviceLaw, least: Array) -> DeviceLaw:
 
 def alike_on_device(new: DeviceLaw, old: DeviceLaw) -> Array:
     """Whether two laws hardly differ, as an array of one number: 1 or 0."""
-    xp = Space.of(new.density).xp
+    xp = Backend.of(new.density).xp
     drift = xp.mean(xp.abs(xp.log(new.density / old.density)))
     apart = xp.abs(xp.log(new.noise[0] / old.noise[0]))
     return xp.astype((apart < 0.1) & (drift < 0.05), xp.float64)
@@ -331,18 +333,18 @@ def _shared_on_device(squares: Array, mean_square: Array, least: Array) -> Devic
 
     A hundred thousand codes are counted in a thousand bins, by whole numbers, so that the order does not matter.
     """
-    space = Space.of(squares)
-    xp = space.xp
+    backend = Backend.of(squares)
+    xp = backend.xp
     low, high = (BINS_PER_OCTAVE * edge for edge in OCTAVES)
     scaled = xp.reshape(squares / mean_square[:, None], (-1,))
     place = xp.floor(BINS_PER_OCTAVE * xp.log2(scaled)) - low
     top = xp.full_like(place, high - low - 1)
     place = xp.astype(xp.minimum(xp.maximum(place, xp.zeros_like(place)), top), xp.int64)
-    counts = _counted(place, high - low, space)
-    middle = xp.arange(low, high, dtype=xp.float64, device=space.device) + 0.5
+    counts = _counted(place, high - low, backend)
+    middle = xp.arange(low, high, dtype=xp.float64, device=backend.device) + 0.5
     scale = xp.mean(mean_square)
     first = (FIRST_GUESS.density, FIRST_GUESS.power, FIRST_GUESS.noise)
-    guess = DeviceLaw(*space.asarray(np.stack(first), "float64"))
+    guess = DeviceLaw(*backend.asarray(np.stack(first), "float64"))
     bins = xp.reshape(xp.pow(xp.full_like(middle, 2.0), middle / BINS_PER_OCTAVE), (1, -1))
     found = _descended_on_device(
         bins, guess, least / scale, MANY_ROUNDS, counts=xp.reshape(counts, (1, -1)), close=VERY_CLOSE
@@ -350,12 +352,12 @@ def _shared_on_device(squares: Array, mean_square: Array, least: Array) -> Devic
     return DeviceLaw(found.density, found.power, found.noise * scale)
 
 
-def _counted(place: Array, n_bins: int, space: Space) -> Array:
-    ones = space.xp.ones_like(space.xp.astype(place, space.xp.float64))
-    counts = space.xp.zeros(n_bins, dtype=space.xp.float64, device=space.device)
+def _counted(place: Array, n_bins: int, backend: Backend) -> Array:
+    ones = backend.xp.ones_like(backend.xp.astype(place, backend.xp.float64))
+    counts = backend.xp.zeros(n_bins, dtype=backend.xp.float64, device=backend.device)
     if hasattr(counts, "index_add_"):
         return counts.index_add_(0, place, ones)  # whole numbers: exact in any order
-    return space.xp.bincount(place, minlength=n_bins).astype(space.xp.float64)
+    return backend.xp.bincount(place, minlength=n_bins).astype(backend.xp.float64)
 
 
 def _descended_on_device(
@@ -369,7 +371,7 @@ def _descended_on_device(
     close: float = CLOSE,
 ) -> DeviceLaw:
     """Expectation maximisation, each atom by itself."""
-    kernels = Space.of(squares).kernels
+    kernels = Backend.of(squares).kernels
     if kernels is not None:
         how = {"close": close, "noise_known": noise_known}
         return DeviceLaw(*kernels.descended(squares, counts, law.parts, least, rounds, **how))
@@ -383,7 +385,7 @@ def _descended_on_device(
 
 def _round(squares: Array, counts: Array | None, law: DeviceLaw, least: Array, *, noise_known: bool) -> DeviceLaw:
     """One round for all atoms, by the array library's own functions."""
-    xp = Space.of(squares).xp
+    xp = Backend.of(squares).xp
     count = xp.ones_like(squares) if counts is None else counts
     number, whole = xp.sum(count, axis=1), law.power + law.noise
     offset = xp.log(law.density) - xp.log1p(-law.density) - 0.5 * xp.log(whole / law.noise)
@@ -402,18 +404,18 @@ def _round(squares: Array, counts: Array | None, law: DeviceLaw, least: Array, *
 
 
 def _close_on_device(a: DeviceLaw, b: DeviceLaw, close: float) -> bool:
-    xp = Space.of(a.noise).xp
+    xp = Backend.of(a.noise).xp
     moved = (xp.abs(b.noise - a.noise) > close * a.noise) | (xp.abs(b.density - a.density) > close * a.density)
     return not bool(xp.any(moved))
 
 
 def _median(values: Array) -> Any:
-    ordered, m = Space.of(values).xp.sort(values), int(values.shape[0])
+    ordered, m = Backend.of(values).xp.sort(values), int(values.shape[0])
     return 0.5 * (ordered[(m - 1) // 2] + ordered[m // 2])
 
 
 @dataclass(frozen=True)
-class BernoulliGaussian(Linear):
+class SpikeSlabLikelihood(LinearCodes):
     """F = log q(z), the log-likelihood of codes that are zero or Gaussian, plus noise.
 
     The linear part of its derivative is left out: it belongs to sum z^2, which no rotation changes. What remains, times
@@ -421,57 +423,61 @@ class BernoulliGaussian(Linear):
     contrast is a step of expectation maximisation.
     """
 
-    model: CodeModel
-    known: dict[tuple[Space, str], Lines] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    model: SpikeSlab
+    known: dict[tuple[Backend, str], Coefficients] = field(
+        default_factory=dict, repr=False, compare=False, kw_only=True
+    )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "known": {}}  # pickled for other processes, which have spaces of their own
 
-    def terms(self, Z: Array, need: Needs, work: Work, xp: Any) -> Terms:
+    def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Contrast of the codes Z (b, m)."""
-        if work.fused is not None and Needs.MOMENTS in need and Needs.IDLE not in need:
-            return self.fused(Z, work.fused, beside=None)
-        lines = self.lines(Z)
+        if work.fused is not None and Quantities.MOMENTS in quantities and Quantities.INACTIVE not in quantities:
+            return self.fused(Z, work.fused, secondary=None)
+        coefficients = self.coefficients(Z)
         z2 = work.map(xp.multiply, Z, Z, into="square")
-        half = work.map(xp.multiply, z2, lines.rate, into="logit")
-        half = work.map(xp.add, half, lines.offset, into="logit")
+        half = work.map(xp.multiply, z2, coefficients.rate, into="logit")
+        half = work.map(xp.add, half, coefficients.offset, into="logit")
         swing = work.map(xp.tanh, half, into="swing")  # the activity is (1 + swing) / 2
         g = work.map(xp.add, work.map(xp.multiply, swing, Z, into="g"), Z, into="g")
-        value = self._value(z2, half, swing, lines, work, xp)
-        idle = 0.5 - 0.5 * swing if Needs.IDLE in need else None
-        if Needs.MOMENTS not in need:
-            return Terms(g, lines.kept, value=value, z2=z2, idle=idle)
+        value = self._value(z2, half, swing, coefficients, work, xp)
+        inactive = 0.5 - 0.5 * swing if Quantities.INACTIVE in quantities else None
+        if Quantities.MOMENTS not in quantities:
+            return Terms(g, coefficients.kept, value=value, z2=z2, inactive=inactive)
         gz = work.map(xp.multiply, g, Z, into="gz")
         missing = work.map(xp.subtract, swing, 1, into="missing")  # minus twice the probability of being idle
-        bend = (-2 * lines.steep * lines.kept, (gz, missing))
-        slope = Weighted(((lines.kept, missing), bend), constant=2 * lines.kept)
-        return Terms(g, lines.kept, slope=slope, value=value, z2=z2, idle=idle)
+        bend = (-2 * coefficients.steep * coefficients.kept, (gz, missing))
+        slope = Weighted(((coefficients.kept, missing), bend), constant=2 * coefficients.kept)
+        return Terms(g, coefficients.kept, slope=slope, value=value, z2=z2, inactive=inactive)
 
-    def fused(self, Z: Array, kernels: Fused, beside: Lp | None) -> Terms:
+    def fused(self, Z: Array, kernels: Fused, secondary: Lp | None) -> Terms:
         """The same by kernels that read the codes once, with l_p beside it if asked."""
-        lines = self.lines(Z)
-        g, other, found = kernels.likelihood(Z, lines.offset, lines.rate, None if beside is None else beside.p)
-        sums = {name: Summed(total) for name, total in found.items()}
-        bend = (-2 * lines.steep * lines.kept, sums["bend"])
-        value = ((-2.0, sums["below"]), (-1.0, sums["logs"]), (-lines.precision, sums["z2"]))
+        coefficients = self.coefficients(Z)
+        g, other, found = kernels.likelihood(
+            Z, coefficients.offset, coefficients.rate, None if secondary is None else secondary.p
+        )
+        stats = {name: Summed(total) for name, total in found.items()}
+        bend = (-2 * coefficients.steep * coefficients.kept, stats["bend"])
+        value = ((-2.0, stats["below"]), (-1.0, stats["logs"]), (-coefficients.precision, stats["z2"]))
         extra: dict[str, Term] = {}
-        if beside is not None:
-            extra["beside_magnitude"] = sums["magnitude"]
-            extra["beside_slope"] = Weighted(((beside.p - 1, sums["weight"]),))
-            extra["beside_g2"] = sums["beside_g2"]
-            extra["cross"] = Weighted(((lines.kept, sums["cross"]),))
+        if secondary is not None:
+            extra["beside_magnitude"] = stats["magnitude"]
+            extra["beside_slope"] = Weighted(((secondary.p - 1, stats["weight"]),))
+            extra["beside_g2"] = stats["beside_g2"]
+            extra["cross"] = Weighted(((coefficients.kept, stats["cross"]),))
         return Terms(
             g,
-            lines.kept,
-            slope=Weighted(((lines.kept, sums["missing"]), bend), constant=2 * lines.kept),
-            value=Weighted(value, constant=lines.level),
-            z2=sums["z2"],
-            g2=sums["g2"],
-            beside=other,
+            coefficients.kept,
+            slope=Weighted(((coefficients.kept, stats["missing"]), bend), constant=2 * coefficients.kept),
+            value=Weighted(value, constant=coefficients.level),
+            z2=stats["z2"],
+            g2=stats["g2"],
+            secondary=other,
             extra=extra,
         )
 
-    def _value(self, z2: Array, half: Array, swing: Array, lines: Lines, work: Work, xp: Any) -> Weighted:
+    def _value(self, z2: Array, half: Array, swing: Array, coefficients: Coefficients, work: Work, xp: Any) -> Weighted:
         """Log q(z) = log(1 + e^(-2h)) + log of the active law, written so that nothing overflows or cancels.
 
         log(1 + e^(-2h)) = log 2 - 2 min(h, 0) - log(1 + |tanh h|).
@@ -479,18 +485,18 @@ class BernoulliGaussian(Linear):
         below = work.map(xp.minimum, half, 0, into="below")
         logs = work.map(xp.add, work.map(xp.abs, swing, into="logs"), 1, into="logs")
         logs = work.map(xp.log, logs, into="logs")
-        return Weighted(((-2.0, below), (-1.0, logs), (-lines.precision, z2)), constant=lines.level)
+        return Weighted(((-2.0, below), (-1.0, logs), (-coefficients.precision, z2)), constant=coefficients.level)
 
-    def lines(self, Z: Array) -> Lines:
+    def coefficients(self, Z: Array) -> Coefficients:
         """Lines for codes like these."""
-        space, dtype = Space.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
-        if (space, dtype) not in self.known:
-            self.known[space, dtype] = Lines.of(self.model, space, dtype)
-        return self.known[space, dtype]
+        backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
+        if (backend, dtype) not in self.known:
+            self.known[backend, dtype] = Coefficients.of(self.model, backend, dtype)
+        return self.known[backend, dtype]
 
 
 @dataclass(frozen=True)
-class Lines:
+class Coefficients:
     """What multiplies and shifts the codes of each atom, where the codes are, and their sums, in float64."""
 
     offset: Array  # halves of the line of the log odds, as tanh wants them
@@ -501,10 +507,12 @@ class Lines:
     level: Array  # logarithm of the density of an active code at zero, and log 2
 
     @classmethod
-    def of(cls, model: CodeModel, space: Space, dtype: str) -> Lines:
+    def of(cls, model: SpikeSlab, backend: Backend, dtype: str) -> Coefficients:
         """Lines for codes of this precision in this space."""
-        halves, sums = cls.rows(model.density, model.power, np.full_like(model.power, model.noise), np)
-        return cls(*(space.asarray(row, dtype) for row in halves), *(space.asarray(row, "float64") for row in sums))
+        halves, stats = cls.rows(model.density, model.power, np.full_like(model.power, model.noise), np)
+        return cls(
+            *(backend.asarray(row, dtype) for row in halves), *(backend.asarray(row, "float64") for row in stats)
+        )
 
     @staticmethod
     def rows(density: Array, power: Array, noise: Array, xp: Any) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
