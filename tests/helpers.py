@@ -6,7 +6,7 @@ from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import match_atoms
 from elldict.solver.directions import polar, power_step
-from elldict.solver.loop import FitLog, Phase, solve
+from elldict.solver.loop import FitLog, Phase, run_starts
 from elldict.solver.objective import Lp, Quantities, evaluate
 
 
@@ -35,11 +35,12 @@ def one_step(X, A, p=3.0, **how):
     return power_step(sums_at(X, A, p, **how), A)
 
 
-def run_from(X, start, p=3.0, step=power_step, tol=1e-8, max_iter=500, callback=None):
-    """Solution and history from a given start."""
+def run_from(X, start, p=3.0, direction=power_step, tol=1e-8, max_iter=500, callback=None):
+    """Estimate and history from a given start."""
     samples, whitening = prepared(X)
-    stage = Phase(Lp(p), step, samples.dtype, tol, max_iter)
-    return solve(samples, whitening, [stage], [start], FitLog(callback))
+    phase = Phase(Lp(p), direction, samples.dtype, tol, max_iter)
+    estimate, _, history = run_starts(samples, whitening, [phase], [start], FitLog(callback))
+    return estimate, history
 
 
 def plain_power_step(X, A, p):

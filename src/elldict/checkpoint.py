@@ -153,7 +153,7 @@ class Checkpoint:
 
         return tell
 
-    def recalled(self, problem: Problem, number: int, phase: Phase, A: Array) -> PhasePosition | None:
+    def recall(self, problem: Problem, number: int, phase: Phase, A: Array) -> PhasePosition | None:
         """Where the record leaves the stage that begins at A; None if it knows no more than the looks of it."""
         if not self._follows(problem, phase):
             return None
@@ -166,7 +166,7 @@ class Checkpoint:
         A = problem.samples.backend.asarray(here, "float64")
         return PhasePosition(int(record.words["iteration"]), A, float(record.words["passes"]), iterations)
 
-    def reached(self, problem: Problem, number: int, phase: Phase, A: Array, iteration: int, here: Array) -> None:
+    def save(self, problem: Problem, number: int, phase: Phase, A: Array, iteration: int, here: Array) -> None:
         """Put the place a stage has come to where its looks were, once these have become many."""
         records, began = self.file.records, self.stage_began
         if not self._follows(problem, phase) or self.n_read < len(records):
@@ -184,7 +184,9 @@ class Checkpoint:
     def _follows(self, problem: Problem, phase: Phase) -> bool:
         """Whether a place in the stage can be kept: all samples, and a contrast that stays what it is."""
         return (
-            phase.refit is None and isinstance(problem.samples, RecordedDataset) and problem.samples.checkpoint is self
+            phase.objective.fixed
+            and isinstance(problem.samples, RecordedDataset)
+            and problem.samples.checkpoint is self
         )
 
     def _append(self, words: Mapping[str, Any], arrays: list[NDArray[Any]] | None = None) -> Record:
@@ -227,6 +229,11 @@ class RecordedDataset:
 
     samples: Dataset
     checkpoint: Checkpoint
+
+    @property
+    def unrecorded(self) -> Dataset:
+        """The samples themselves."""
+        return self.samples
 
     @property
     def n_samples(self) -> int:

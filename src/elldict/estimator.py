@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,18 +18,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict import persistence as model_file
 from elldict import transform as coding
-from elldict.backend.base import Array, Backend
+from elldict.backend.base import NUMPY, Array, Backend
 from elldict.backend.threads import one_blas_thread
 from elldict.checkpoint import checkpointed
 from elldict.data.dataset import Dataset
 from elldict.data.gpu_stream import place_on_device
-from elldict.diagnostics import Laws
-from elldict.fit import Options, fitted
-from elldict.online import FitResult, OnlineModel, State, advanced
+from elldict.fit import Options, fit_dictionary
+from elldict.online import State, add_batch, count_seen
 from elldict.persistence import packed, unpacked
 from elldict.progress import progress_bar
-from elldict.result import Callback, in_space
-from elldict.solver.loop import CheckpointHook, FitLog
+from elldict.result import Callback, FitResult
+from elldict.solver.loop import FitLog
 from elldict.validation import (
     check_batch,
     check_callback,
@@ -45,8 +44,23 @@ from elldict.validation import (
 
 __all__ = ["LpDictionaryLearning", "load"]
 
-ROUNDING = 1e-15
-"""Steps of this length are none: whoever asks for a smaller tolerance gets this one."""
+MIN_TOL = 1e-15
+"""Steps of this length are rounding: a smaller tolerance is taken for this one."""
+
+PLAIN_RESULTS = (
+    "noise_std",
+    "expected_error",
+    "corruption_rate",
+    "corruption_scale",
+    "objective",
+    "converged",
+    "status",
+    "refined",
+    "n_iter",
+    "n_passes",
+    "history",
+)
+"""Results that are numbers and words, and become attributes as they are."""
 
 
 class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -271,8 +285,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         LpDictionaryLearning
             The estimator itself.
         """
-        check_callback(callback)
-        check_checkpoint(checkpoint, resume=resume)
+        if callback is not None:
+            check_callback(callback)
+        if checkpoint is not None or resume:
+            check_checkpoint(checkpoint, resume=resume)
         before = dict(vars(self))
         try:
             with one_blas_thread():
@@ -283,34 +299,27 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self
 
     def _fit(self, X: Any, callback: Callback | None, checkpoint: Path | None) -> None:
-        """The road from samples to atoms."""
+        """Fit, and keep the result; fitted arrays live where X does, whatever device the fit works on."""
         given = check_samples(self, X, fitting=True)
         options = self._options()
         rng = check_rng(self.random_state, stream=1)
-        samples, shown = place_on_device(given, self.device), in_space(callback, given.backend)
-        with samples.backend.own_stream():
-            if checkpoint is None:
-                self._learn(samples, given.backend, options, rng, shown)
-                return
-            about = {**asdict(options), "random_state": plain_seed(self.random_state)}
-            with checkpointed(checkpoint, samples, about, rng) as (remembered, hook):
-                self._learn(remembered, given.backend, options, rng, hook.telling(shown), hook)
-
-    def _learn(
-        self,
-        samples: Dataset,
-        backend: Backend,
-        options: Options,
-        rng: np.random.Generator,
-        callback: Callback | None,
-        hook: CheckpointHook | None = None,
-    ) -> None:
-        """The same for samples on their device; fitted arrays live in `backend`."""
-        with self._shown(callback) as shown:
-            log = FitLog(shown, hook)
-            fit = fitted(samples, options, rng, log, stacklevel=6)
-        self._keep(FitResult.of(fit, log.passes), backend, samples.dtype)
-        self._keep_state(OnlineModel.begin(fit, options, log.passes))
+        samples = given if self.device is None and given.backend == NUMPY else place_on_device(given, self.device)
+        if callback is not None:
+            callback = _show_on(given.backend, callback)
+        with ExitStack() as stack:
+            if samples.backend.on_gpu:
+                stack.enter_context(samples.backend.own_stream())
+            log = FitLog(callback)
+            if checkpoint is not None:
+                about = {**asdict(options), "random_state": plain_seed(self.random_state)}
+                samples, log.checkpoint = stack.enter_context(checkpointed(checkpoint, samples, about, rng))
+                log.callback = log.checkpoint.telling(callback)
+            if self.verbose:
+                log.callback = stack.enter_context(progress_bar(f"l_{self.p}", self.tol, log.callback))
+            fit = fit_dictionary(samples, options, rng, log, stacklevel=4)
+        self._keep(fit.result, given.backend, samples.dtype)
+        self._state: State = fit
+        self.n_samples_seen_ = samples.n_samples
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> LpDictionaryLearning:  # noqa: ARG002
@@ -354,13 +363,14 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             check_same_space(self, X, self.components_, "partial_fit")
         samples = check_batch(self, X, first=state is None)
         rng = check_rng(self.random_state, stream=1)
-        state, learned = advanced(state, samples, self._options(), self.half_life, rng, stacklevel=5)
-        self._keep(learned, samples.backend, samples.dtype)
-        self._keep_state(state)
+        state, result = add_batch(state, samples, self._options(), self.half_life, rng, stacklevel=4)
+        self._keep(result, samples.backend, samples.dtype)
+        self._state, self.n_samples_seen_ = state, count_seen(state)
 
     def _options(self) -> Options:
         """Parameters of a fit, checked."""
-        check_refinement(self.refine, whiten=self.whiten)
+        if self.whiten:
+            check_refinement(self.refine, whiten=True)
         return Options(
             n_components=self.n_components,
             exponents=check_exponents(self.p),
@@ -369,7 +379,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             center=self.center,
             whiten=self.whiten,
             max_iter=self.max_iter,
-            tol=max(self.tol, ROUNDING),
+            tol=max(self.tol, MIN_TOL),
             n_init=self.n_init,
         )
 
@@ -470,42 +480,19 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         check_is_fitted(self)
         model_file.write(path, *packed(self))
 
-    def _shown(self, callback: Callback | None) -> AbstractContextManager[Callback | None]:
-        if not self.verbose:
-            return nullcontext(callback)
-        return progress_bar(f"l_{self.p}", self.tol, callback)
-
-    def _keep(self, learned: FitResult, backend: Backend, dtype: str) -> None:
+    def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
-        self.components_ = backend.asarray(learned.components, dtype)
-        self.unmixing_ = backend.asarray(learned.unmixing, dtype) if self.whiten else self.components_
-        self.mean_ = backend.asarray(learned.mean, dtype)
-        self.n_components_ = len(learned.components)
-        self._keep_laws(learned.laws, backend, dtype)
-        self.objective_ = learned.objective
-        self.converged_ = learned.converged
-        self.status_ = learned.status
-        self.refined_ = learned.refined
-        self.n_iter_ = learned.n_iter
-        self.n_passes_ = learned.n_passes
-        self.history_ = learned.history
-
-    def _keep_state(self, state: State) -> None:
-        """What `partial_fit` needs to go on."""
-        self._state = state
-        self.n_samples_seen_ = state.n_seen
-
-    def _keep_laws(self, laws: Laws, backend: Backend, dtype: str) -> None:
-        """What the codes say of themselves."""
-        self.density_ = backend.asarray(laws.density, dtype)
-        self.scale_ = backend.asarray(laws.scale, dtype)
-        self.atom_error_ = backend.asarray(laws.atom_error, dtype)
-        self.noise_std_ = laws.noise_std
-        self.expected_error_ = laws.expected_error
-        self.corruption_rate_ = laws.corruption_rate
-        self.corruption_scale_ = laws.corruption_scale
-        self._rest = backend.asarray(laws.rest, dtype)
-        self._rest_std = laws.rest_std
+        self.components_ = backend.asarray(result.components, dtype)
+        self.unmixing_ = backend.asarray(result.unmixing, dtype) if self.whiten else self.components_
+        self.mean_ = backend.asarray(result.mean, dtype)
+        self.n_components_ = len(result.components)
+        self.density_ = backend.asarray(result.density, dtype)
+        self.scale_ = backend.asarray(result.scale, dtype)
+        self.atom_error_ = backend.asarray(result.atom_error, dtype)
+        self._rest = backend.asarray(result.rest, dtype)
+        self._rest_std = result.rest_std
+        for name in PLAIN_RESULTS:
+            setattr(self, f"{name}_", getattr(result, name))
 
     def _coder(self) -> tuple[Array, coding.Rule]:
         """Rows for the linear codes, and what is done with them."""
@@ -529,6 +516,11 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         tags.array_api_support = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _show_on(backend: Backend, callback: Callback) -> Callback:
+    """The same callback, which is shown components on a backend whatever the fit works on."""
+    return lambda it: callback(replace(it, components=backend.asarray(it.components, "float64")))
 
 
 def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:

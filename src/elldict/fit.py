@@ -1,26 +1,29 @@
-"""The road from samples to atoms: survey, frame, stages, judge. It knows no estimator."""
+"""The whole fit, top to bottom: statistics, whitening, estimate, diagnostics, result. It knows no estimator class."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elldict import diagnostics
-from elldict.backend.base import NUMPY, Array, Backend
+from elldict.backend.base import NUMPY, Array, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import SampleStatistics, Whitening, bound_codes, compute_statistics
-from elldict.diagnostics import Dictionary, Laws, canonical_dictionary, laws_of
-from elldict.result import Iteration
+from elldict.result import Estimate, FitResult
+from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.cuda_graph import CudaGraphStepper
 from elldict.solver.directions import power_step, random_orthonormal
-from elldict.solver.loop import FitLog, Phase, precision_for
-from elldict.solver.objective import Lp
-from elldict.solver.refine import Estimate
-from elldict.solver.schedule import FitContext, by_newton, quickly_solved, solved
+from elldict.solver.loop import FitLog, Phase, choose_precision, run_starts
+from elldict.solver.objective import Lp, Objective
+from elldict.solver.schedule import FitContext, estimate_by_subsamples, estimate_on_all, use_newton
 from elldict.validation import check_n_components
+
+PILOT_TOL = 1e-3
+"""Tolerance of all exponents but the last: each is only where the next begins."""
 
 
 @dataclass(frozen=True)
@@ -40,76 +43,128 @@ class Options:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit found, inside the frame and as a user gets it."""
+    """A fit: its result, and what `partial_fit` would go on with, which holds no samples."""
 
-    whitening: Whitening
+    options: Options
     statistics: SampleStatistics
-    estimate: Estimate
-    dictionary: Dictionary
-    laws: Laws
-    history: tuple[Iteration, ...]
+    estimate: Estimate  # in whitened coordinates, without gradients
+    order: NDArray[np.intp]  # which row of the estimate became which atom
+    result: FitResult
 
 
-def fitted(samples: Dataset, options: Options, rng: np.random.Generator, log: FitLog, *, stacklevel: int | None) -> Fit:
+def fit_dictionary(
+    samples: Dataset, options: Options, rng: np.random.Generator, log: FitLog, *, stacklevel: int | None
+) -> Fit:
     """Learn the dictionary of the samples; warnings point `stacklevel` callers up, None says that nobody wants any."""
-    if samples.backend.can_capture:
-        log.capture = CudaGraphStepper.of
-    found = compute_statistics(samples, center=options.center, precise=options.whiten)
+    if samples.backend.on_gpu and samples.backend.can_capture:
+        log.capture = CudaGraphStepper.try_to_make
+    statistics = compute_statistics(samples, center=options.center, precise=options.whiten)
     log.passes += 1
-    m = check_n_components(options.n_components, found, whiten=options.whiten)
-    doubted = stacklevel is not None and diagnostics.warn_of_samples(
-        found, whiten=options.whiten, stacklevel=stacklevel + 1
-    )
-    whitening = Whitening.of(found, center=options.center, whiten=options.whiten)
-    phases = _stages(options, samples.dtype, bound_codes(found, whitening))
-    starts = _starts(options.n_init, rng, min(m, found.rank), whitening, found.n_features, samples.backend)
-    draw_seed = int(rng.integers(2**62))
-    context = FitContext(samples, whitening, log, phases, rng, options.refine, draw_seed, options.n_init)
-    estimate, history = (solved if options.solver == "power" else quickly_solved)(context, starts)
-    unfinished = 0.0 if estimate.converged else diagnostics.unfinished_error(history)
-    estimate = replace(
-        estimate,
-        dependent=_dependence(context, estimate),
-        correlated=_correlation(context, estimate, found.scatter),
-        least_error=unfinished,
-    )
-    dictionary = canonical_dictionary(estimate, whitening, found, m)
+    m = check_n_components(options.n_components, statistics, whiten=options.whiten)
+    doubts = list(diagnostics.doubt_samples(statistics, whiten=options.whiten))
     if stacklevel is not None:
-        diagnostics.warn_of_answer(estimate, dictionary.order, found, doubted=doubted, stacklevel=stacklevel + 1)
-    return Fit(whitening, found, estimate, dictionary, laws_of(estimate, dictionary, whitening, found), history)
+        diagnostics.warn(doubts, stacklevel + 1)
+
+    whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten)
+    phases = _make_phases(options, samples.dtype, bound_codes(statistics, whitening))
+    starts = _draw_starts(options.n_init, rng, min(m, statistics.rank), whitening, samples)
+    drawn = CodeSubsample.draw(samples, whitening, np.random.default_rng(int(rng.integers(2**62))))
+    if options.solver == "power" and options.refine is None:
+        pilot, _, iterations = run_starts(samples, whitening, phases, starts, log)
+        estimate, history = drawn.complete(pilot), tuple(iterations)
+    else:
+        run = estimate_on_all if options.solver == "power" else estimate_by_subsamples
+        context = FitContext(samples, whitening, log, phases, rng, options.refine, drawn, options.n_init)
+        estimate, history = run(context, starts)
+
+    r = samples.n_samples
+    dependent = diagnostics.estimate_dependent_errors(drawn.rows, estimate, options.exponents[-1], r)
+    correlated = diagnostics.estimate_correlated_errors(drawn.rows, estimate, whitening, statistics.scatter, r)
+    least = 0.0 if estimate.converged else diagnostics.unfinished_error(history)
+    errors = diagnostics.estimate_atom_errors(
+        estimate, whitening, statistics, dependent=dependent, correlated=correlated, least=least
+    )
+    order = order_atoms(estimate)
+    if stacklevel is not None:
+        if doubts or not estimate.converged:
+            dependent = correlated = None
+        doubts = list(diagnostics.doubt_estimate(estimate, order, statistics, dependent, correlated))
+        diagnostics.warn(doubts, stacklevel + 1)
+
+    atoms = make_atoms(to_numpy(estimate.A)[order], whitening, statistics, m)
+    result = diagnostics.make_result(estimate, order, errors, atoms, whitening, statistics)
+    result = replace(result, n_passes=log.passes, history=history)
+    return Fit(options, replace(statistics), _keep_small(estimate, phases[-1].objective), order, result)
 
 
-def _dependence(context: FitContext, estimate: Estimate) -> NDArray[np.float64] | None:
-    """Errors that codes add by depending on each other; None where codes are not simply products."""
-    if estimate.corruption is not None:
-        return None
-    objective = context.phases[-1].objective
-    assert isinstance(objective, Lp)
-    refined, r = estimate.refined is not None, context.samples.n_samples
-    rows = context.drawn.rows
-    return diagnostics.dependent_errors(rows, estimate.A, objective.p, estimate.model, refined=refined, n_samples=r)
+def _keep_small(estimate: Estimate, objective: Objective) -> Estimate:
+    """The estimate on the host, without gradients, and with an objective that holds no samples."""
+    assert estimate.lp_stats is not None
+    lp_stats = estimate.lp_stats.keep_moments()
+    stats = lp_stats if estimate.stats is estimate.lp_stats else estimate.stats.keep_moments()
+    return replace(estimate, A=to_numpy(estimate.A), objective=objective, stats=stats, lp_stats=lp_stats)
 
 
-def _correlation(context: FitContext, estimate: Estimate, scatter: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Errors that show in codes that are correlated; None where whitening sees to it that none are."""
-    if context.whitening.whitened or context.whitening.to_white is not None or not estimate.converged:
-        return None
-    return diagnostics.correlated_errors(context.drawn.rows, estimate.A, scatter, context.samples.n_samples)
+def _make_phases(options: Options, dtype: str, code_bound: float) -> list[Phase]:
+    """One l_p phase for each exponent; only the last has to converge to the end."""
+    phases = []
+    for p in options.exponents:
+        tol = options.tol if p == options.exponents[-1] else max(options.tol, PILOT_TOL)
+        precision = choose_precision(p, dtype=dtype, code_bound=code_bound)
+        phase = Phase(Lp(p), power_step, precision, tol, options.max_iter)
+        phases.append(phase if options.solver == "power" else use_newton(phase))
+    return phases
 
 
-def _stages(options: Options, dtype: str, bound: float) -> list[Phase]:
-    """One l_p stage for each exponent; only the last has to converge to the end."""
-    precision = [precision_for(p, dtype=dtype, bound_codes=bound) for p in options.exponents]
-    tols = [max(options.tol, 1e-3)] * (len(options.exponents) - 1) + [options.tol]
-    phases = [
-        Phase(Lp(p), power_step, products, tol, options.max_iter)
-        for p, products, tol in zip(options.exponents, precision, tols, strict=True)
-    ]
-    return phases if options.solver == "power" else [by_newton(phase) for phase in phases]
-
-
-def _starts(
-    n_init: int, rng: np.random.Generator, m: int, whitening: Whitening, n_features: int, backend: Backend
+def _draw_starts(
+    n_init: int, rng: np.random.Generator, m: int, whitening: Whitening, samples: Dataset
 ) -> Iterator[Array]:
     for _ in range(n_init):
-        yield whitening.start(random_orthonormal(m, n_features, rng, backend if whitening.to_white is None else NUMPY))
+        if whitening.to_white is None:
+            yield random_orthonormal(m, samples.n_features, rng, samples.backend)
+        else:
+            yield whitening.start(random_orthonormal(m, samples.n_features, rng, NUMPY))
+
+
+# --- canonical order and sign -----------------------------------------------------------------------------------------
+
+
+def order_atoms(estimate: Estimate) -> NDArray[np.intp]:
+    """Which row of A becomes which atom: by decreasing share of the l_p objective."""
+    assert estimate.lp_stats is not None
+    return np.argsort(-to_numpy(estimate.lp_stats.value), kind="stable")
+
+
+def make_atoms(
+    A: NDArray[np.float64], whitening: Whitening, statistics: SampleStatistics, n_components: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Components and unmixing (m, n) from ordered rows A, the largest entry of each component positive.
+
+    Atoms beyond the rank of the samples, whose codes are all zero, come last.
+    """
+    components, unmixing = whitening.components(A), whitening.unmixing(A)
+    missing = n_components - len(A)
+    if missing:
+        unused = _canonical_basis(statistics.eigenvectors[:, statistics.rank :])[:missing]
+        components, unmixing = np.vstack([components, unused]), np.vstack([unmixing, unused])
+    signs = signs_of_largest(components)
+    return signs * components, signs * unmixing
+
+
+def signs_of_largest(rows: NDArray[Any]) -> NDArray[Any]:
+    """Sign of the first entry that is as large as any; entries that differ by rounding alone count as equal."""
+    sizes = np.abs(rows)
+    first = np.argmax(sizes >= (1 - 1e-5) * np.max(sizes, axis=1, keepdims=True), axis=1)
+    return np.asarray(np.sign(rows[np.arange(len(rows)), first])[:, None])
+
+
+def _canonical_basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal rows, the same whatever basis of their span is given: the projected axes, one after another."""
+    rows: list[NDArray[np.float64]] = []
+    for axis in columns @ columns.T:
+        for row in rows * 2:  # twice is enough for orthogonality to rounding
+            axis = axis - row * (row @ axis)  # noqa: PLW2901
+        length = float(np.linalg.norm(axis))
+        if length > 1e-6 and len(rows) < columns.shape[1]:
+            rows.append(axis / length)
+    return np.array(rows)

@@ -1,12 +1,21 @@
-"""What the loop reports while it runs and returns when it ends."""
+"""What a fit reports while it runs, and what it returns: iterations, iterates, the estimate, the result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from elldict.backend.base import Array, Backend
-from elldict.solver.objective import Objective, Statistics
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.backend.base import Array
+
+if TYPE_CHECKING:
+    from elldict.solver.amp import CorruptionLaw
+    from elldict.solver.mixed_atoms import MixedPair
+    from elldict.solver.objective import Objective, Statistics
+    from elldict.solver.spike_slab import SpikeSlab
 
 
 @dataclass(frozen=True)
@@ -56,30 +65,54 @@ Callback = Callable[[Iteration], bool | None]
 """Called after each iteration; True stops the fit."""
 
 
-def in_space(callback: Callback | None, backend: Backend) -> Callback | None:
-    """The same callback, which is shown components in a space whatever the fit works in."""
-    if callback is None:
-        return None
+@dataclass(frozen=True)
+class Iterate:
+    """Where a phase is: A, the objective in use, and its statistics there."""
 
-    def shown(iteration: Iteration) -> bool | None:
-        return callback(replace(iteration, components=backend.asarray(iteration.components, "float64")))
-
-    return shown
+    A: Array  # (m, k), orthonormal rows, in whitened coordinates
+    objective: Objective
+    stats: Statistics
+    standard_error: float | None = None  # root mean square angle of the error bar, if it is known already
 
 
 @dataclass(frozen=True)
-class Solution:
-    """Where one start ended."""
+class Estimate:
+    """Where phases ended, and why; and what is known of the codes there once it is chosen."""
 
-    A: Array  # (m, k), orthonormal rows, inside the frame
+    A: Array  # (m, k), orthonormal rows, in whitened coordinates
     objective: Objective  # the one that A maximises
-    stats: Statistics  # value and moments at A, over all samples
-    iterations: tuple[Iteration, ...]
+    stats: Statistics  # of that objective: at A, or at the last iterate where nobody asked for more
     converged: bool
     stopped: bool  # by the callback
     status: str
+    n_iter: int = 0
+    lp_stats: Statistics | None = None  # of l_p at A
+    law: SpikeSlab | None = None  # of the codes at A
+    refined: str | None = None
+    corruption: CorruptionLaw | None = None
+    mixed: tuple[MixedPair, ...] = ()  # atoms that still seem to be mixed with each other
 
-    @property
-    def value(self) -> float:
-        """Mean of the contrast over samples and atoms."""
-        return self.stats.mean_value
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a user gets: atoms in their order and with their signs, on the host, and what is known of them."""
+
+    components: NDArray[np.float64]  # (m, n) atoms
+    unmixing: NDArray[np.float64]  # (m, n) rows that make their codes
+    mean: NDArray[np.float64]  # (n,)
+    density: NDArray[np.float64]  # (m,) law of the codes, in the units of the codes
+    scale: NDArray[np.float64]  # (m,)
+    noise_std: float
+    atom_error: NDArray[np.float64]  # (m,)
+    expected_error: float
+    rest: NDArray[np.float64]  # (k - m, n) rows for the directions in which samples vary and that belong to no atom
+    rest_std: float
+    corruption_rate: float = 0.0
+    corruption_scale: float = 0.0
+    objective: float = 0.0
+    converged: bool = False
+    status: str = ""
+    refined: str | None = None
+    n_iter: int = 0
+    n_passes: float = 0.0
+    history: tuple[Iteration, ...] = ()

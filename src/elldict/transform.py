@@ -92,7 +92,7 @@ class Likelihood:
         codes, rest = Z[:, : self.n_atoms], Z[:, self.n_atoms :]
         value = self.objective.terms(codes, Quantities.GRADIENT, FreshWork(), xp).value
         assert isinstance(value, Weighted)
-        logs = xp.sum(value.expanded(), axis=1, keepdims=True)
+        logs = xp.sum(value.expand(), axis=1, keepdims=True)
         n_rest = int(rest.shape[1])
         if n_rest:
             squares = xp.sum(rest * rest, axis=1, keepdims=True) / self.rest_std**2

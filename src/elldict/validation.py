@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import warnings
 from collections.abc import Sequence
 from numbers import Real
@@ -53,7 +52,8 @@ def _checked_array(estimator: BaseEstimator, X: Any, *, fitting: bool, n_least: 
         _check_foreign(X, n_least if fitting else 1, 2 if fitting else 1)
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
         return ArrayDataset(detach(X))
-    _refuse_masked(X)
+    if np.ma.isMaskedArray(X):
+        _refuse_masked(X)
     X = validate_data(
         estimator,
         X,
@@ -163,8 +163,7 @@ def check_n_components(n_components: int | None, statistics: SampleStatistics, *
     n, k = statistics.n_features, statistics.rank
     if n_components is None:
         return k if whiten else n
-    if n_components > n:
-        raise ValueError(f"n_components={n_components} exceeds n_features={n}: a complete dictionary has at most {n}.")
+    check_n_components_at_most(n_components, n)
     if whiten and n_components > k:
         raise ValueError(
             f"n_components={n_components} exceeds the rank {k} of X ({n} features): whiten=True finds at most {k} "
@@ -173,18 +172,30 @@ def check_n_components(n_components: int | None, statistics: SampleStatistics, *
     return int(n_components)
 
 
+def check_n_components_at_most(n_components: int | None, n_features: int) -> None:
+    """Raise if more atoms are asked for than there are features."""
+    if n_components is not None and n_components > n_features:
+        raise ValueError(
+            f"n_components={n_components} exceeds n_features={n_features}: a complete dictionary has at most "
+            f"{n_features}."
+        )
+
+
 def check_exponents(p: Any) -> tuple[float, ...]:
     """Exponents to solve in turn: one number, or a decreasing sequence of them."""
     given = tuple(p) if isinstance(p, (tuple, list)) else (p,)
-    numbers = all(isinstance(q, Real) for q in given)
-    exponents = tuple(float(q) for q in given) if numbers else ()
-    falling = all(a > b for a, b in itertools.pairwise(exponents))
-    if not exponents or not falling or not all(2 < q < np.inf for q in exponents):
+    exponents: list[float] = []
+    for q in given:
+        if not isinstance(q, Real) or not 2 < float(q) < (exponents[-1] if exponents else np.inf):
+            exponents = []
+            break
+        exponents.append(float(q))
+    if not exponents:
         raise InvalidParameterError(
             f"The 'p' parameter is {p!r}, expected a number in the range (2, inf) or a decreasing sequence of them, "
             "such as (3, 2.5, 2.2)."
         )
-    return exponents
+    return tuple(exponents)
 
 
 def check_rng(random_state: Any, *, stream: int) -> np.random.Generator:

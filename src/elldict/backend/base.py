@@ -5,10 +5,11 @@ Everything that touches samples is written against the standard, so NumPy, torch
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import array_api_compat
@@ -29,20 +30,43 @@ class Backend:
 
     xp: Any
     device: Any
+    on_gpu: bool = field(init=False, repr=False, compare=False)  # which wants large tiles and few calls
+    kernels: Any = field(init=False, repr=False, compare=False)  # module `triton_kernels` where it runs, otherwise None
+
+    def __post_init__(self) -> None:
+        on_gpu = is_gpu(self.xp, self.device)
+        object.__setattr__(self, "on_gpu", on_gpu)
+        object.__setattr__(self, "kernels", find_kernels(self.xp) if on_gpu else None)
 
     @classmethod
     def of(cls, array: Array) -> Backend:
-        """Space in which `array` lives."""
+        """Backend of an array."""
         if type(array) is np.ndarray:  # to ask takes microseconds, and small problems ask often
             return NUMPY
         return cls(array_api_compat.array_namespace(array), array_api_compat.device(array))
 
     @property
-    def on_gpu(self) -> bool:
-        """Whether products are made by a graphics card, which wants large tiles and few calls."""
-        if array_api_compat.is_torch_namespace(self.xp):
-            return bool(self.device.type == "cuda")
-        return bool(array_api_compat.is_cupy_namespace(self.xp))
+    def prefers_products(self) -> bool:
+        """Whether products of matrices are so much faster than decompositions that ten of them are better than one."""
+        return self.on_gpu
+
+    @property
+    def prefers_few_calls(self) -> bool:
+        """Whether a call takes so long that it had better do much: both objectives at once, no minibatches."""
+        return self.on_gpu
+
+    @property
+    def can_capture(self) -> bool:
+        """Whether work can be captured as a CUDA graph and replayed."""
+        return self.on_gpu and is_torch(self.xp) and torch.can_capture(self.device)
+
+    def coarse_precision(self, precision: str) -> str:
+        """Precision of products that are only to come close: that of fast ones, where there are any."""
+        return "tfloat32" if precision == "float32" and self.on_gpu else precision
+
+    def own_stream(self) -> AbstractContextManager[None]:
+        """Let a fit work on a stream of its own, where there are streams."""
+        return torch.own_stream(self.device) if self.on_gpu and is_torch(self.xp) else nullcontext()
 
     def asarray(self, array: Array, dtype: str) -> Array:
         """`array` in this space, as real numbers of the given precision; no copy where none is needed."""
@@ -53,25 +77,6 @@ class Backend:
         # wanted, because torch would wake up all its threads for that
         return self.xp.asarray(np.array(to_numpy(array), dtype, order="C"), device=self.device)
 
-    @property
-    def kernels(self) -> Any:
-        """Module `triton_kernels` where its kernels run, otherwise None."""
-        fused = torch.fused_terms() if self._is_torch_on_gpu else None
-        return None if fused is None else fused.kernels
-
-    @property
-    def can_capture(self) -> bool:
-        """Whether work can be captured as a CUDA graph and replayed."""
-        return self._is_torch_on_gpu and torch.can_capture(self.device)
-
-    def own_stream(self) -> AbstractContextManager[None]:
-        """Let a fit work on a stream of its own, where there are streams."""
-        return torch.own_stream(self.device) if self._is_torch_on_gpu else nullcontext()
-
-    @property
-    def _is_torch_on_gpu(self) -> bool:
-        return self.on_gpu and bool(array_api_compat.is_torch_namespace(self.xp))
-
     def __reduce__(self) -> tuple[Any, ...]:
         # a module cannot be pickled, but found again by its name
         return _import_backend, (self.xp.__name__, self.device)
@@ -79,6 +84,22 @@ class Backend:
     def __str__(self) -> str:
         name = self.xp.__name__.removeprefix("array_api_compat.")
         return f"{name} ({self.device})"
+
+
+def is_torch(xp: Any) -> bool:
+    """Whether a namespace is torch's."""
+    return bool(array_api_compat.is_torch_namespace(xp))
+
+
+def is_gpu(xp: Any, device: Any) -> bool:
+    """Whether products are made by a graphics card."""
+    return bool(device.type == "cuda") if is_torch(xp) else bool(array_api_compat.is_cupy_namespace(xp))
+
+
+def find_kernels(xp: Any) -> Any:
+    """Module `triton_kernels` for torch on a card, if Triton is installed."""
+    fused = torch.fused_terms() if is_torch(xp) else None
+    return None if fused is None else fused.kernels
 
 
 def _import_backend(namespace: str, device: Any) -> Backend:
@@ -167,16 +188,40 @@ def make_workspace(backend: Backend, precision: str) -> Work:
     """Scratch memory for one pass over tiles in `backend`, with products in this precision."""
     if array_api_compat.is_numpy_namespace(backend.xp):
         return BufferedWork()
-    if backend._is_torch_on_gpu:
+    if backend.on_gpu and is_torch(backend.xp):
         return GpuWork(fast=precision == "tfloat32")
     return FreshWork()
 
 
 def svd(matrix: Array) -> tuple[Array, Array, Array]:
-    """Thin singular value decomposition that either holds or raises."""
-    if array_api_compat.is_numpy_array(matrix):
-        return _host_svd(matrix)
-    return _generic_svd(matrix)
+    """Thin singular value decomposition that either holds or raises.
+
+    By the library of the matrix; NumPy's divide and conquer once in a while fails, and then SciPy's QR iteration does
+    it on the host. SciPy brings its own copy of BLAS, whose waiting threads take the cores from NumPy's: four times
+    slower, so it is called in need only.
+    """
+    backend = Backend.of(matrix)
+    try:
+        U, values, Vt = backend.xp.linalg.svd(matrix, full_matrices=False)
+    except (RuntimeError, np.linalg.LinAlgError):  # torch's LinAlgError is a RuntimeError
+        pass
+    else:
+        if bool(backend.xp.all(backend.xp.isfinite(values))):
+            return U, values, Vt
+    parts = _svd_by_qr_iteration(to_numpy(matrix))
+    U, values, Vt = (backend.asarray(part, "float64") for part in parts)
+    return U, values, Vt
+
+
+def _svd_by_qr_iteration(matrix: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    with contextlib.suppress(np.linalg.LinAlgError):
+        parts = scipy.linalg.svd(matrix, full_matrices=False, lapack_driver="gesvd", check_finite=False)
+        if np.all(np.isfinite(parts[1])):
+            return tuple(parts)
+    shape = " x ".join(map(str, matrix.shape))
+    raise np.linalg.LinAlgError(
+        f"The singular value decomposition of a {shape} gradient did not converge with LAPACK's gesdd or gesvd."
+    )
 
 
 def is_positive_definite(matrix: Array) -> bool:
@@ -224,22 +269,8 @@ class GpuWork(FreshWork):
             return a @ b
 
 
-def _generic_svd(matrix: Array) -> tuple[Array, Array, Array]:
-    """Thin singular value decomposition in the library of `matrix`, on the host if that fails."""
-    backend = Backend.of(matrix)
-    try:
-        U, values, Vt = backend.xp.linalg.svd(matrix, full_matrices=False)
-    except (RuntimeError, np.linalg.LinAlgError):  # torch's LinAlgError is a RuntimeError
-        pass
-    else:
-        if bool(backend.xp.all(backend.xp.isfinite(values))):
-            return U, values, Vt
-    U, values, Vt = (backend.asarray(part, "float64") for part in _host_svd(to_numpy(matrix)))
-    return U, values, Vt
-
-
-BLOCK = 256
-"""Rows of a float32 tile that are added up in float32."""
+FLOAT32_ROWS = 256
+"""Rows of a float32 tile that are added up in float32: short enough to keep six digits."""
 
 
 class BufferedWork:
@@ -269,13 +300,13 @@ class BufferedWork:
             ones = self._buffers["ones"] = np.ones(len(array), array.dtype)
         if array.dtype == np.float64:
             return np.asarray(ones[: len(array)] @ array)
-        n_blocks, n_left = divmod(len(array), BLOCK)
+        n_blocks, n_left = divmod(len(array), FLOAT32_ROWS)
         total = np.zeros(array.shape[1])
         if n_left:
             total += ones[:n_left] @ array[-n_left:]
         if n_blocks:
-            blocks = array[: n_blocks * BLOCK].reshape(n_blocks, BLOCK, -1)
-            total += np.add.reduce(np.matmul(ones[:BLOCK], blocks), axis=0, dtype=np.float64)
+            blocks = array[: n_blocks * FLOAT32_ROWS].reshape(n_blocks, FLOAT32_ROWS, -1)
+            total += np.add.reduce(np.matmul(ones[:FLOAT32_ROWS], blocks), axis=0, dtype=np.float64)
         return total
 
     def product_sums(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
@@ -288,32 +319,3 @@ class BufferedWork:
         if buffer is None or buffer.shape[0] < rows or buffer.shape[1:] != shape[1:] or buffer.dtype != dtype:
             buffer = self._buffers[name] = np.empty(shape, dtype)
         return buffer[:rows]
-
-
-def _host_svd(matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Thin singular value decomposition by the first LAPACK driver that succeeds.
-
-    NumPy's divide and conquer is fast and once in a while fails; SciPy's QR iteration is slow and does not. SciPy
-    brings its own copy of BLAS, whose waiting threads take the cores from NumPy's: four times slower, so it is
-    called in need only.
-    """
-    for attempt in (_divide_and_conquer, _qr_iteration):
-        try:
-            U, values, Vt = attempt(matrix)
-        except np.linalg.LinAlgError:
-            continue
-        if np.all(np.isfinite(values)):
-            return U, values, Vt
-    shape = " x ".join(map(str, matrix.shape))
-    raise np.linalg.LinAlgError(
-        f"The singular value decomposition of a {shape} gradient did not converge with LAPACK's gesdd or gesvd."
-    )
-
-
-def _divide_and_conquer(matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    return np.linalg.svd(matrix, full_matrices=False)
-
-
-def _qr_iteration(matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    U, values, Vt = scipy.linalg.svd(matrix, full_matrices=False, lapack_driver="gesvd", check_finite=False)
-    return U, values, Vt

@@ -8,6 +8,7 @@ what it adds up to does not depend on the number of cores.
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,7 @@ class _Limit:
 
 
 _limit = _Limit()
+_COUNT_THREADS = operator.itemgetter("num_threads")
 
 
 def _begin_anew() -> None:
@@ -94,7 +96,7 @@ def one_blas_thread() -> Iterator[int]:
     """
     with _limit.lock:
         if _limit.users == 0:
-            _limit.n_threads = max((library["num_threads"] for library in _blas().info()), default=1)
+            _limit.n_threads = max([1, *map(_COUNT_THREADS, _blas().info())])
             _limit.context = _blas().limit(limits=1)
             _limit.context.__enter__()
         _limit.users += 1

@@ -134,10 +134,10 @@ class Fused:
     def likelihood(
         self, Z: Array, offset: Array, rate: Array, p: float | None
     ) -> tuple[Array, Array | None, dict[str, Array]]:
-        """G = (1 + tanh h) z with h = offset + rate z^2, g of l_p beside it if p is given, and the sums of both.
+        """G = (1 + tanh h) z with h = offset + rate z^2, g of l_p at the same codes if p is given, and the sums.
 
-        Sums: z2, below min(h, 0), logs log(1 + |tanh h|), missing tanh h - 1, bend g z (tanh h - 1), g2; beside:
-        weight, magnitude, beside_g2 and cross, the product of both g.
+        Sums: z2, below min(h, 0), logs log(1 + |tanh h|), missing tanh h - 1, bend g z (tanh h - 1), g2; for l_p:
+        weight, magnitude, secondary_g2 and cross, the product of both g.
         """
         result: tuple[Array, Array | None, dict[str, Array]] = self.kernels.likelihood_terms(Z, offset, rate, p)
         return result

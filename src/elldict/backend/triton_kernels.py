@@ -20,7 +20,7 @@ ROWS, STEP, COLUMNS, WARPS = 512, 16, 64, 4
 
 LP_SUMS = ("weight", "magnitude", "z2", "g2")
 LIKELIHOOD_SUMS = ("z2", "below", "logs", "missing", "bend", "g2")
-BESIDE_SUMS = ("weight", "magnitude", "beside_g2", "cross")
+SECONDARY_SUMS = ("weight", "magnitude", "secondary_g2", "cross")
 
 
 @triton.jit
@@ -69,9 +69,9 @@ def _lp(
 @triton.jit
 def _likelihood(
     Z, G, H, sums, offsets, rates, b, m,
-    BESIDE: tl.constexpr, EXPONENT: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, COLUMNS: tl.constexpr,
+    SECONDARY: tl.constexpr, EXPONENT: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    n_sums: tl.constexpr = 10 if BESIDE else 6
+    n_sums: tl.constexpr = 10 if SECONDARY else 6
     n_parts = tl.cdiv(m, COLUMNS)
     block = (tl.program_id(0) // n_parts).to(tl.int64)
     columns = (tl.program_id(0) % n_parts) * COLUMNS + tl.arange(0, COLUMNS)
@@ -97,7 +97,7 @@ def _likelihood(
         misses += tl.where(inside, missing, 0.0)
         bends += g * z * missing
         gradients += g * g
-        if BESIDE:
+        if SECONDARY:
             magnitude = tl.abs(z)
             weight = _power(magnitude, EXPONENT)
             h = weight * z
@@ -112,7 +112,7 @@ def _likelihood(
     _put(sums, 3, n_sums, misses, block, columns, m, used)
     _put(sums, 4, n_sums, bends, block, columns, m, used)
     _put(sums, 5, n_sums, gradients, block, columns, m, used)
-    if BESIDE:
+    if SECONDARY:
         _put(sums, 6, n_sums, weights, block, columns, m, used)
         _put(sums, 7, n_sums, magnitudes, block, columns, m, used)
         _put(sums, 8, n_sums, others, block, columns, m, used)
@@ -255,7 +255,7 @@ def likelihood_terms(
     """G of the likelihood, of l_p if asked, and their sums, as `Fused.likelihood` says."""
     Z = Z.contiguous()
     b, m = Z.shape
-    names = LIKELIHOOD_SUMS if p is None else LIKELIHOOD_SUMS + BESIDE_SUMS
+    names = LIKELIHOOD_SUMS if p is None else LIKELIHOOD_SUMS + SECONDARY_SUMS
     G, (grid, sums) = torch.empty_like(Z), _grid(Z, len(names))
     H = None if p is None else torch.empty_like(Z)
     exponent = 1.0 if p is None else p - 2
@@ -279,6 +279,7 @@ def descended(
     `squares` (m, b) are those of the codes, a row an atom, and `counts` how often each is there, if not once; `least`
     is the smallest noise, in an array of one number. All are contiguous and float64.
     """
+    squares = squares.contiguous()
     m, b = squares.shape
     new = tuple(torch.empty_like(part) for part in law)
     block = 512 if b > 256 else 256

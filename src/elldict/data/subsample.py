@@ -1,4 +1,4 @@
-"""Growing samples: most of the way to the answer is walked on a few of the samples, drawn at random."""
+"""Minibatches and subsamples: most iterations of a fit evaluate a few of the samples, drawn at random."""
 
 from __future__ import annotations
 
@@ -12,34 +12,31 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array, Backend
 from elldict.data.dataset import ArrayDataset, Dataset, Kernel, RowWriter, S
 
-FIRST_PER_FEATURE = 40
-FEWEST = 1000
-"""Samples of the first level."""
+SUBSAMPLE_ROWS_PER_FEATURE, MIN_SUBSAMPLE_ROWS = 40, 1000
+"""Samples of the first subsample."""
 
 GROWTH = 3
-"""How many times as many the next level has."""
+"""Ratio of the sizes of a subsample and the one before."""
 
-BATCH_PER_FEATURE = 20
-SMALLEST_BATCH = 1000
-"""Samples of the first batches. Fewer would need more steps, which cost more than samples where problems are small."""
+BATCH_ROWS_PER_FEATURE, MIN_BATCH_ROWS = 20, 1000
+"""Samples of the first minibatches. Fewer would need more steps, which cost more than samples in small problems."""
 
-FEWEST_BATCHES = 2
-"""Of samples that are divided into batches."""
+MIN_BATCHES = 2
+"""Minibatches into which samples are divided, at least."""
 
 SMALL_VALUES = 2**17
-"""Of samples that are looked at in less than a millisecond, so that fewer would save nothing."""
+"""Values that are evaluated in less than a millisecond, so that fewer samples would save nothing."""
 
-MOST_BYTES = 2**25
-MOST_GPU_BYTES = 2**30
-"""Of the largest level short of all samples: levels are copies."""
+MAX_BYTES, MAX_GPU_BYTES = 2**25, 2**30
+"""Size of the largest subsample short of all samples: subsamples are copies."""
 
 
 @dataclass
 class Minibatches:
     """Some of the samples, others in every pass.
 
-    What a few samples show by chance leads astray whoever goes on looking at them. From batch to batch it averages
-    out, so that batches of a third of the size lead as far.
+    What a few samples show by chance misleads a fit that evaluates them again and again. From batch to batch it
+    averages out, so that batches of a third of the size lead as far.
     """
 
     source: ArrayDataset
@@ -73,7 +70,7 @@ class Minibatches:
         return self._batch(self.number).map_rows(kernel, n_columns)
 
     def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the sink what the kernel makes of the batch to come."""
+        """Give the writer what the kernel makes of the batch to come."""
         self._batch(self.number).write_rows(kernel, writer)
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -95,27 +92,27 @@ class Minibatches:
 
 
 class Subsampler:
-    """What a fit looks at on its way: batches while it is far off, then more and more samples, then all of them.
+    """What a fit evaluates: minibatches while it is far off, then larger and larger subsamples, then all samples.
 
-    Rows are drawn uniformly, so that sorted, grouped or drifting samples do not matter. Each level holds the one
-    before. Where several starts will be compared, batches leave some samples alone, by which to compare them.
+    Rows are drawn uniformly, so that sorted, grouped or drifting samples do not matter. Each subsample holds the
+    one before. Where several starts will be compared, batches leave some samples alone, by which to compare them.
     """
 
     def __init__(self, samples: Dataset, rng: np.random.Generator, *, several: bool = False) -> None:
         self.samples = samples
         r, n = samples.n_samples, samples.n_features
-        self.first = max(FEWEST, FIRST_PER_FEATURE * n)
+        self.first = max(MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE * n)
         self.n_held_out = self.first if several else 0
-        most_bytes = MOST_GPU_BYTES if samples.backend.on_gpu else MOST_BYTES
+        most_bytes = MAX_GPU_BYTES if samples.backend.on_gpu else MAX_BYTES
         most = min(r, most_bytes // (n * (4 if samples.dtype == "float32" else 8)))
         if 3 * self.first > r or r * n <= SMALL_VALUES:
             most = 0
         self.most = min(2 * r // 3, most)
-        self.order = self._drawn(most, rng)
+        self.order = self._draw(most, rng)
 
     @property
     def sizes(self) -> list[int]:
-        """Of levels short of all samples."""
+        """Sizes of subsamples short of all samples."""
         sizes = [self.first]
         while GROWTH * sizes[-1] <= self.most:
             sizes.append(GROWTH * sizes[-1])
@@ -124,40 +121,40 @@ class Subsampler:
     def begin(self) -> Dataset:
         """Where to begin. A graphics card replays a pass over the same samples faster than it is told of others."""
         if self.samples.backend.on_gpu:
-            return self.level(self.first)
+            return self.subsample(self.first)
         n = self.samples.n_features
-        return self.batches(max(SMALLEST_BATCH, BATCH_PER_FEATURE * n)) or self.level(self.first)
+        return self.minibatches(max(MIN_BATCH_ROWS, BATCH_ROWS_PER_FEATURE * n)) or self.subsample(self.first)
 
-    def batches(self, size: int) -> Minibatches | None:
+    def minibatches(self, size: int) -> Minibatches | None:
         """Batches of this size; None if there would be too few of them."""
         n_rows = len(self.order) - self.n_held_out
-        if FEWEST_BATCHES * size > n_rows:
+        if MIN_BATCHES * size > n_rows:
             return None
-        source, order = self._at_hand
+        source, order = self._source
         assert isinstance(source, ArrayDataset)
         return Minibatches(source, order[:n_rows], size)
 
     def held_out(self) -> Dataset:
         """Samples that no batch has seen."""
-        source, order = self._at_hand
+        source, order = self._source
         return ArrayDataset(take_as(source, np.sort(order[-self.n_held_out :]), self.samples.dtype))
 
-    def level(self, size: int) -> Dataset:
+    def subsample(self, size: int) -> Dataset:
         """So many samples, or all."""
         if size > self.most:
             return self.samples
-        source, order = self._at_hand
+        source, order = self._source
         return ArrayDataset(take_as(source, np.sort(order[:size]), self.samples.dtype))
 
     @cached_property
-    def _at_hand(self) -> tuple[Dataset, NDArray[np.int64]]:
+    def _source(self) -> tuple[Dataset, NDArray[np.int64]]:
         """Where rows are drawn from, and their order there. A file is read through once, not once for every draw."""
         if isinstance(self.samples, ArrayDataset) or self.samples.backend.on_gpu:
             return self.samples, self.order
         index = np.sort(self.order)
         return ArrayDataset(take_as(self.samples, index, self.samples.dtype)), np.searchsorted(index, self.order)
 
-    def _drawn(self, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _draw(self, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """At most so many rows, in the order in which batches and levels take them."""
         r = self.samples.n_samples
         if not self.samples.backend.on_gpu:
@@ -168,7 +165,7 @@ class Subsampler:
 
 
 def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
-    """Some of the samples, by sorted index, in their space."""
+    """Some of the samples, by sorted index, on their backend."""
     if isinstance(samples, ArrayDataset):
         return samples.part(index, dtype)
     return samples.backend.asarray(samples.take(index), dtype)

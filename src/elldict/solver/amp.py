@@ -23,11 +23,11 @@ from elldict.solver.spike_slab import SpikeSlab
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-MOST_ROUNDS = 25
-STILL = 0.03
-"""Relative change of the variance at which further rounds are of no use."""
+MAX_ROUNDS = 25
+CONVERGED_CHANGE = 0.03
+"""Rounds, and the relative change of the variance at which further ones are of no use."""
 
-EXPLAINED = 0.8
+MAX_UNKNOWN_SHARE = 0.8
 """A sample with more active codes and hit entries together than this share of its entries explains nothing: as many
 unknowns as equations fit anything. Laws are learned from the others."""
 
@@ -48,7 +48,7 @@ class CorruptionLaw:
         """Where learning begins: sparse codes with most of the power, few and large hits, a little noise."""
         return cls(np.full(n_atoms, 0.3), np.full(n_atoms, 2.7), 0.05, 1.0, 0.05, least_noise)
 
-    def codes(self, noise: float) -> SpikeSlab:
+    def law_of_codes(self, noise: float) -> SpikeSlab:
         """Law of the codes seen through noise of this variance."""
         return SpikeSlab(self.density, self.power, noise, self.least_noise)
 
@@ -63,16 +63,16 @@ class ExtrinsicDenoiser:
     rate: Any
 
     def in_unit(self, unit: float) -> ExtrinsicDenoiser:
-        """Gate for values that are smaller by this factor."""
+        """Denoiser for values that are smaller by this factor."""
         return replace(self, rate=self.rate * unit**2)
 
     def move_to(self, backend: Backend, dtype: str) -> ExtrinsicDenoiser:
-        """The same gate where the tile is."""
+        """The same denoiser where the tile is."""
         fields = (self.level, self.swing, self.offset, self.rate)
         return ExtrinsicDenoiser(*(backend.asarray(np.atleast_1d(value), dtype) for value in fields))
 
     def __call__(self, z: Array, work: Work, xp: Any, into: str) -> Array:
-        """Pass values z (b, n) through the gate; not into themselves."""
+        """Pass values z (b, n) through the denoiser; not into themselves."""
         gain = work.map(xp.multiply, z, z, into=into)
         for function, operand in ((xp.multiply, self.rate), (xp.add, self.offset)):
             gain = work.map(function, gain, operand, into=into)
@@ -90,19 +90,19 @@ class AmpRound:
     to_codes: ExtrinsicDenoiser
 
 
-def clean(Y: Array, decode: Array, rounds: tuple[AmpRound, ...], work: Work, xp: Any) -> Array:
-    """Samples (b, n) without their corruption, as far as it is recognised; codes of Y are ``Y @ decode``.
+def clean(Y: Array, unmixing: Array, rounds: tuple[AmpRound, ...], work: Work, xp: Any) -> Array:
+    """Samples (b, n) without their corruption, as far as it is recognised; codes of Y are ``Y @ unmixing``.
 
-    `decode` is an orthonormal matrix times a unit, which the gates have to know.
+    `unmixing` is an orthonormal matrix times a unit, which the denoisers have to know.
     """
     backend, dtype = Backend.of(Y), str(Y.dtype).rsplit(".", maxsplit=1)[-1]
-    power = float(xp.sum(decode * decode)) / int(decode.shape[1])
-    rebuild = decode.T / power
+    power = float(xp.sum(unmixing * unmixing)) / int(unmixing.shape[1])
+    rebuild = unmixing.T / power
     clean = Y
     for number in rounds:
         to_samples = number.to_samples.move_to(backend, dtype)
         to_codes = number.to_codes.in_unit(math.sqrt(power)).move_to(backend, dtype)
-        Z = work.matmul(clean, decode, into="codes")
+        Z = work.matmul(clean, unmixing, into="codes")
         guess = to_samples(Z, work, xp, into="guess")
         rest = work.map(xp.subtract, Y, work.matmul(guess, rebuild, into="rest"), into="rest")
         clean = work.map(xp.subtract, Y, to_codes(rest, work, xp, into="clean"), into="clean")
@@ -118,36 +118,36 @@ class AmpSchedule:
     blur: float  # variance of the noise through which codes of cleaned samples are seen
 
 
-def learned(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int) -> CorruptionLaw:
+def learn_law(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int) -> CorruptionLaw:
     """Law that suits the samples Y (b, n) at A, learned along the way of `n_rounds` rounds."""
-    return _exchanged(Y, A, model, n_rounds, learn=True).model
+    return _pass_messages(Y, A, model, n_rounds, learn=True).model
 
 
 def compute_schedule(Y: Matrix, A: Matrix, model: CorruptionLaw) -> AmpSchedule:
     """Rounds that tell codes and corruption of Y (b, n) apart under a given law."""
-    return _exchanged(Y, A, model, MOST_ROUNDS, learn=False)
+    return _pass_messages(Y, A, model, MAX_ROUNDS, learn=False)
 
 
 def first_residual(Y: Matrix, A: Matrix, codes: SpikeSlab) -> Matrix:
     """Samples Y (b, n) without their codes, whose law is known: the first message, all else being noise to it."""
     half = _Half.of(Y @ A.T, codes.noise, codes.density, codes.power, np.zeros(1))
-    return Y - half.told(half.seen) @ A
+    return Y - half.denoise(half.seen) @ A
 
 
-def _exchanged(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int, *, learn: bool) -> AmpSchedule:
+def _pass_messages(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int, *, learn: bool) -> AmpSchedule:
     blur = model.rate * model.size + model.noise
     clean, rounds = Y, []
     for _ in range(n_rounds):
         codes = _Half.of(clean @ A.T, blur, model.density, model.power, np.zeros(1))
-        rest = Y - codes.told(codes.seen) @ A
+        rest = Y - codes.denoise(codes.seen) @ A
         noise = np.array([model.noise])
         hits = _Half.of(rest, codes.sent, np.array([model.rate]), model.size + noise, noise)
-        clean = Y - hits.told(rest)
+        clean = Y - hits.denoise(rest)
         rounds.append(AmpRound(codes.denoiser, hits.denoiser))
         before, blur = blur, max(hits.sent, model.least_noise)
         if learn:
-            model = _maximised(model, codes, hits)
-        elif abs(math.log(blur / before)) < STILL:
+            model = _update_law(model, codes, hits)
+        elif abs(math.log(blur / before)) < CONVERGED_CHANGE:
             break
     return AmpSchedule(model, tuple(rounds), blur)
 
@@ -180,7 +180,7 @@ class _Half:
         denoiser = ExtrinsicDenoiser(a * kept_narrow + swing - b, swing, offset, rate)
         return cls(seen, activity, kept_wide, kept_narrow, blur, sent, denoiser)
 
-    def told(self, z: Matrix) -> Matrix:
+    def denoise(self, z: Matrix) -> Matrix:
         """Extrinsic guess of what is behind z."""
         denoiser = self.denoiser
         return np.asarray(z * (denoiser.level + denoiser.swing * np.tanh(denoiser.offset + denoiser.rate * z**2)))
@@ -194,10 +194,10 @@ class _Half:
         return np.mean(active, axis=0), wide / len(active), narrow / len(active)
 
 
-def _maximised(model: CorruptionLaw, codes: _Half, hits: _Half) -> CorruptionLaw:
+def _update_law(model: CorruptionLaw, codes: _Half, hits: _Half) -> CorruptionLaw:
     """One step of expectation maximisation for all parameters, over samples that explain something."""
     unknowns = np.sum(codes.activity, axis=1) + np.sum(hits.activity, axis=1)
-    rows = unknowns < EXPLAINED * hits.seen.shape[1]
+    rows = unknowns < MAX_UNKNOWN_SHARE * hits.seen.shape[1]
     if np.mean(rows) < 0.2:
         rows = np.ones_like(rows)
     active, wide, _ = codes.powers(rows)

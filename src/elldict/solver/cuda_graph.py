@@ -1,8 +1,8 @@
-"""The walk of a stage on a graphics card: a step, and a look at where it leads, recorded once and replayed as one.
+"""Steps of a phase on a graphics card: a step and the pass after it, captured once as a CUDA graph and replayed.
 
 A step on few samples takes the card a tenth of a millisecond, and the host ten times as long to ask for all of its
-parts. So they are recorded as one graph, which works in memory of its own; the host asks for it, and reads five numbers
-when it is done. The look at the last step is in vain, which is why looks that take long are not recorded.
+parts. So they are captured as one graph, which works in memory of its own; the host asks for it, and reads five numbers
+when it is done. The pass after the last step is in vain, which is why passes that take long are not captured.
 """
 
 from __future__ import annotations
@@ -13,44 +13,43 @@ from dataclasses import dataclass, replace
 from elldict.backend import torch as gpu
 from elldict.backend.base import Array, Backend, storage_dtype
 from elldict.data.dataset import ArrayDataset
-from elldict.solver.directions import PairwiseNewton, lack_of_orthonormality, nearby_polar, polar, power_step
-from elldict.solver.loop import (
-    ROUNDING,
-    Iterate,
-    Phase,
-    PhaseResult,
-    Problem,
-    Stepper,
-    mean_error,
-    smallest_useful_step,
-    standard_error_of,
+from elldict.result import Estimate, Iterate
+from elldict.solver.code_subsample import CodeSubsample
+from elldict.solver.directions import (
+    ORTHONORMAL,
+    PairwiseNewton,
+    lack_of_orthonormality,
+    polar,
+    polar_nearby,
+    power_step,
 )
+from elldict.solver.loop import OBJECTIVE_ROUNDING, Phase, Problem, Stepper, mean_error, to_standard_error
 from elldict.solver.objective import Lp, Objective, Quantities, Statistics, evaluate
-from elldict.solver.spike_slab import Coefficients, DeviceLaw, SpikeSlabLikelihood
+from elldict.solver.spike_slab import Coefficients, SpikeSlab, SpikeSlabLikelihood, move_to_host
 
-MOST_WORK = 5e9
-"""Samples times features times atoms up to which a look in vain does not matter."""
+MAX_WORK = 5e9
+"""Samples times features times atoms up to which a pass in vain does not matter."""
 
-FIRST_STEPS = 2
-"""Steps taken as they come, before one is recorded: libraries set themselves up in their first call."""
+STEPS_BEFORE_CAPTURE = 2
+"""Steps taken as they come, before one is captured: libraries set themselves up in their first call."""
 
-LEAST_ORTHONORMAL = 0.02
+MAX_LACK = 0.02
 """Lack of orthonormality from which a step by products has not worked."""
 
-_set_up: set[object] = set()
-"""Kinds of walks that have been recorded before."""
+_warm = threading.local()
+"""Kinds of steps that a thread has captured before: its libraries are set up for them."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Memory for where a walk is."""
+    """Memory for an iterate."""
 
     A: Array  # (m, k)
     G: Array  # (m, k)
-    rows: Array  # (number of other sums, m)
+    rows: Array  # (number of other statistics, m)
     law: Array | None  # (3, m) density, power and noise
 
-    def take(self, other: Place) -> None:
+    def copy_from(self, other: Place) -> None:
         """Hold what the other holds."""
         self.A.copy_(other.A)
         self.G.copy_(other.G)
@@ -61,9 +60,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the host wants to know of a step, and of where it leads."""
+    """What the host reads of a step, and of where it leads."""
 
-    objective: float
+    value: float  # mean of the objective
     length: float
     lack: float  # of orthonormality
     error: float
@@ -71,115 +70,126 @@ class Numbers:
 
 
 class CudaGraphStepper(Stepper):
-    """A walk between two places in memory, `here` and `there`; a graph leads from one to the other."""
+    """Steps between two places in memory, `here` and `there`; a graph leads from one to the other."""
 
     def __init__(self, problem: Problem, phase: Phase, A: Array) -> None:
-        self.problem, self.phase, self.backend = problem, phase, Backend.of(A)
+        super().__init__(problem, phase)
+        self.backend = Backend.of(A)
         self.graph: gpu.Graph | None = None
         self.n_steps = 0
-        self.objective = self._owned(phase.objective)
+        self.objective = self._own_objective(phase.objective)
         exponent = phase.objective.p if isinstance(phase.objective, Lp) else None
-        self.kind = (self.backend.device, threading.get_ident(), A.shape, phase.precision, exponent)
+        self.kind = (self.backend.device, A.shape, phase.precision, exponent)
 
     @classmethod
-    def of(cls, problem: Problem, phase: Phase, A: Array) -> CudaGraphStepper | None:
-        """A recorded walk, or None where nothing would be gained or a part of the stage cannot be recorded."""
-        backend, samples = Backend.of(A), problem.samples
-        if not (backend.can_capture and isinstance(samples, ArrayDataset)):
+    def try_to_make(cls, problem: Problem, phase: Phase, A: Array) -> CudaGraphStepper | None:
+        """A stepper for the phase, or None where nothing would be gained or a part of it cannot be captured.
+
+        Samples whose passes are recorded in a checkpoint count as those they hold: such short passes are repeated when
+        a fit is resumed, so that a checkpoint changes nothing.
+        """
+        samples = getattr(problem.samples, "unrecorded", problem.samples)
+        if not isinstance(samples, ArrayDataset):
             return None
-        short = problem.share < 1 or samples.n_samples * samples.n_features * int(A.shape[0]) <= MOST_WORK
+        objective = phase.objective
+        short = problem.share < 1 or samples.n_samples * samples.n_features * int(A.shape[0]) <= MAX_WORK
+        drawn = getattr(objective, "drawn", None)
         suitable = (
             short
             and samples.tile_rows >= samples.n_samples
-            and type(phase.step) is PairwiseNewton
-            and type(phase.objective) in (Lp, SpikeSlabLikelihood)
-            and (phase.refit is None or phase.follow is not None)
+            and type(phase.direction) is PairwiseNewton
+            and type(objective) in (Lp, SpikeSlabLikelihood)
+            and (drawn is None or (isinstance(drawn, CodeSubsample) and Backend.of(A).kernels is not None))
             and phase.quantities == Quantities.GRADIENT | Quantities.MOMENTS
         )
-        return cls(problem, phase, A) if suitable else None
+        return cls(replace(problem, samples=samples), phase, A) if suitable else None
 
     def begin(self, A: Array) -> Iterate:
-        """The contrast of the stage, and its sums at A."""
+        """The objective of the phase, and its statistics at A."""
+        xp = self.backend.xp
         stats = self.problem.evaluate(A, self.objective, self.phase.quantities, self.phase.precision)
         law = None
         if isinstance(self.phase.objective, SpikeSlabLikelihood):
-            law = self.backend.xp.stack(DeviceLaw.of(self.phase.objective.model, self.backend).parts)
+            found = self.phase.objective.law
+            parts = (self.backend.asarray(part, "float64") for part in (found.density, found.power))
+            density, power = parts
+            law = xp.stack([density, power, xp.full_like(power, found.noise)])
         self.names = ["value", "slope", "g2", "z2", "gz", *stats.extra]
-        self.there = Place(A + 0, stats.G + 0, self._rows(stats), law)
-        empty = (None if part is None else self.backend.xp.empty_like(part) for part in vars(self.there).values())
+        self.there = Place(A + 0, stats.G + 0, self._stack_rows(stats), law)
+        empty = (None if part is None else xp.empty_like(part) for part in vars(self.there).values())
         self.here = Place(*empty)
-        self.view = self._viewed(stats)
-        self.numbers = self.backend.xp.empty(
-            len(Numbers.__dataclass_fields__), dtype=A.dtype, device=self.backend.device
-        )
+        self.view = self._view_here(stats)
+        self.numbers = xp.empty(len(Numbers.__dataclass_fields__), dtype=A.dtype, device=self.backend.device)
         self.inbox = gpu.Inbox(self.numbers)
-        error = float(mean_error(stats))
-        self.known = Numbers(stats.mean_value, 0.0, 0.0, error, 1.0)
-        return self._point()
+        self.known = Numbers(stats.mean_value, 0.0, 0.0, float(mean_error(stats)), 1.0)
+        return self._make_iterate()
 
-    def step(self, here: Iterate) -> tuple[Array, float]:  # noqa: ARG002
-        """Where the step leads, and how far that is; the look at it is taken at once."""
+    def move(self, here: Iterate) -> tuple[Array, float]:  # noqa: ARG002
+        """Where the step leads, and how far that is; the pass there is made at once."""
         self.before = self.known
         self.n_steps += 1
-        if self.graph is None and (self.n_steps > FIRST_STEPS or self.kind in _set_up):
+        warm = _warm.__dict__.setdefault("kinds", set())
+        if self.graph is None and (self.n_steps > STEPS_BEFORE_CAPTURE or self.kind in warm):
             self.graph = gpu.Graph(self._advance)
-            _set_up.add(self.kind)
+            warm.add(self.kind)
         if self.graph is None:
             self._advance()
         else:
             self.graph.replay()
-        self.known = self._read()
-        if not self.known.lack < LEAST_ORTHONORMAL:  # NaN included
-            self._arrive(self.phase.step(self.view, self.here.A))
-            self.known = self._read()
+        self.known = Numbers(*self.inbox.read())
+        if not self.known.lack < MAX_LACK:  # NaN included
+            self._arrive_at(self.phase.direction(self.view, self.here.A))
+            self.known = Numbers(*self.inbox.read())
         return self.there.A, self.known.length
 
-    def follow(self, here: Iterate, moved: Array) -> Iterate:  # noqa: ARG002
-        """Take the step, unless it lowers the objective; then the plain step, which cannot."""
-        self._count()
-        before, fall = self.before.objective, self.before.objective - self.known.objective
-        if not fall <= ROUNDING[self.phase.precision] * abs(before) + self.phase.objective_slack:
-            self._arrive(power_step(self.view, self.here.A))
-            self.known = self._read()
-            self._count()
+    def accept(self, here: Iterate, moved: Array) -> Iterate:  # noqa: ARG002
+        """Take the step, unless it lowers the objective; then the power step, which cannot."""
+        self.problem.count_pass(self.known.value)
+        before, fall = self.before.value, self.before.value - self.known.value
+        if not fall <= OBJECTIVE_ROUNDING[self.phase.precision] * abs(before) + self.phase.objective_slack:
+            self._arrive_at(power_step(self.view, self.here.A))
+            self.known = Numbers(*self.inbox.read())
+            self.problem.count_pass(self.known.value)
         if not self.known.same:
             self.objective = replace(self.objective)  # type: ignore[type-var]  # another one, in the same memory
-        return self._point()
+        return self._make_iterate()
 
-    def enough(self, before: Iterate, here: Iterate, step: float) -> float:
-        """Length of a step from `here` that is the last, `step` being the one at hand."""
-        return smallest_useful_step(self.phase, before, here, step)
-
-    def end(self, end: PhaseResult) -> PhaseResult:
-        """The end of the walk, orthonormal to rounding, with the law of its codes on the host."""
-        A = nearby_polar(end.A)
-        if not float(lack_of_orthonormality(A)) < 1e-12:
+    def finish(
+        self, moved: Array, here: Iterate, status: str, *, converged: bool = False, stopped: bool = False
+    ) -> Estimate:
+        """End the phase, with A orthonormal to rounding and the law of its codes on the host."""
+        end = super().finish(moved, here, status, converged=converged, stopped=stopped)
+        A = polar_nearby(end.A)
+        if not float(lack_of_orthonormality(A)) < ORTHONORMAL:
             A = polar(end.A)
         objective = self.phase.objective
         if self.here.law is not None:
             assert isinstance(objective, SpikeSlabLikelihood)
-            objective = SpikeSlabLikelihood(DeviceLaw(*self.here.law).on_host(objective.model.least_noise))
+            density, power, noise = self.here.law
+            law = move_to_host(SpikeSlab(density, power, noise, objective.law.least_noise))
+            objective = replace(objective, law=law, known={})
         return replace(end, A=A, objective=objective)
 
     def _advance(self) -> None:
-        """From there, which becomes here, a step on. Asks the card for no number."""
-        assert isinstance(self.phase.step, PairwiseNewton)
-        self.here.take(self.there)
-        self._arrive(self.phase.step.prefetcher(self.view, self.here.A))
+        """Take a step from there, which becomes here. Reads nothing from the card."""
+        assert isinstance(self.phase.direction, PairwiseNewton)
+        self.here.copy_from(self.there)
+        # whether the products converged is found out when the numbers are read
+        self._arrive_at(polar_nearby(self.phase.direction.move_along_tangent(self.view, self.here.A)[0]))
 
-    def _arrive(self, A: Array) -> None:
-        """Look at A, a step away from here, and call it there."""
-        xp = self.backend.xp
+    def _arrive_at(self, A: Array) -> None:
+        """Evaluate A, a step away from here, and call it there."""
+        xp, phase = self.backend.xp, self.phase
         squares = xp.sum((A - self.here.A) ** 2, axis=1)
         same = xp.ones_like(squares[0])
-        if self.here.law is not None and self.phase.follow is not None:
-            same = self.phase.follow(A, self.here.law, squares, self.there.law, self.coefficients)
-        stats = evaluate(
-            self.problem.samples, self.problem.whitening, self.objective, A, self.phase.quantities, self.phase.precision
-        )
+        drawn = getattr(phase.objective, "drawn", None)
+        if self.here.law is not None and drawn is not None:
+            same = drawn.update_on_device(A, self.here.law, squares, self.there.law, self.coefficients)
+        samples, whitening = self.problem.samples, self.problem.whitening
+        stats = evaluate(samples, whitening, self.objective, A, phase.quantities, phase.precision)
         self.there.A.copy_(A)
         self.there.G.copy_(stats.G)
-        self.there.rows.copy_(self._rows(stats))
+        self.there.rows.copy_(self._stack_rows(stats))
         numbers = (
             xp.mean(stats.value) / stats.weight,
             xp.sqrt(xp.mean(squares)),
@@ -190,35 +200,28 @@ class CudaGraphStepper(Stepper):
         self.numbers.copy_(xp.stack(numbers))
         self.inbox.send(self.numbers)
 
-    def _read(self) -> Numbers:
-        return Numbers(*self.inbox.read())
+    def _make_iterate(self) -> Iterate:
+        """The iterate, as seen from the next step on, when what is there has been copied here."""
+        stats = replace(self.view, known_mean=self.known.value)
+        return Iterate(self.here.A, self.objective, stats, to_standard_error(self.known.error))
 
-    def _count(self) -> None:
-        self.problem.count_pass(self.known.objective)
-
-    def _point(self) -> Iterate:
-        """Where the walk is, seen from the next step on, when what is there has been taken here."""
-        stats = replace(self.view, known_mean=self.known.objective)
-        return Iterate(self.here.A, self.objective, stats, standard_error_of(self.known.error))
-
-    def _rows(self, stats: Statistics) -> Array:
+    def _stack_rows(self, stats: Statistics) -> Array:
         own = [getattr(stats, name) for name in self.names[:5]]
         return self.backend.xp.stack(own + [stats.extra[name] for name in self.names[5:]])
 
-    def _viewed(self, stats: Statistics) -> Statistics:
-        """Sums in the memory of here."""
+    def _view_here(self, stats: Statistics) -> Statistics:
+        """Statistics in the memory of here."""
         rows = dict(zip(self.names, self.here.rows, strict=True))
         own = {name: rows.pop(name) for name in self.names[:5]}
         return replace(stats, G=self.here.G, extra=rows, **own)
 
-    def _owned(self, objective: Objective) -> Objective:
-        """The contrast with lines in memory of its own, to be written over."""
+    def _own_objective(self, objective: Objective) -> Objective:
+        """The objective with coefficients in memory of its own, to be written over."""
         if not isinstance(objective, SpikeSlabLikelihood):
             return objective
-        dtype = storage_dtype(self.phase.precision)
-        coefficients = Coefficients.of(objective.model, self.backend, dtype)
-        xp = self.backend.xp
-        halves = xp.stack([coefficients.offset, coefficients.rate])
-        others = xp.stack([coefficients.steep, coefficients.kept, coefficients.precision, coefficients.level])
+        dtype, xp = storage_dtype(self.phase.precision), self.backend.xp
+        found = Coefficients.of(objective.law, self.backend, dtype)
+        halves = xp.stack([found.offset, found.rate])
+        others = xp.stack([found.steep, found.kept, found.precision, found.level])
         self.coefficients = (halves, others)
-        return SpikeSlabLikelihood(objective.model, known={(self.backend, dtype): Coefficients(*halves, *others)})
+        return SpikeSlabLikelihood(objective.law, known={(self.backend, dtype): Coefficients(*halves, *others)})

@@ -1,4 +1,8 @@
-"""The only loop: a pass, a step, a look at how far A moved."""
+"""The only loop: a pass, a step, a look at how far A moved.
+
+A phase is an objective, a direction, a precision and rules for stopping. `run_phase` takes steps until one of the rules
+holds; `run_phases` goes through several phases from one start; `run_starts` does so from several starts.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +15,39 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, to_numpy, total
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
-from elldict.result import Callback, Iteration, Solution
-from elldict.solver.directions import Step, polar, power_step
-from elldict.solver.objective import (
-    Objective,
-    Quantities,
-    Statistics,
-    WithSecondary,
-    code_moments,
-    evaluate,
-    primary_of,
-)
-from elldict.theory import chance
-from elldict.theory.accuracy import atom_errors
+from elldict.result import Callback, Estimate, Iterate, Iteration
+from elldict.solver.directions import Direction, polar, power_step
+from elldict.solver.objective import Lp, Objective, Quantities, Statistics, WithSecondary, evaluate, primary_of
+from elldict.theory.error_bars import atom_errors, sparsity_score
 
-Refit = Callable[[Objective, Array, float], Objective]
-"""From the contrast in use, A, and the longest move of an atom on the way there, to the contrast that fits at A."""
+DEFAULT_TOL = 1e-6
+"""Tolerance up to which phases end at their full share of the standard error; below, that share shrinks with it."""
+
+EXACT_ERROR, LOST_ERROR = 1e-4, 0.5
+"""Standard errors of the atoms, in radians. Below the first, recovery is on its way to exact and worth the last steps;
+beyond the second, the formula means nothing, or samples do not tell one maximum from another."""
+
+MIN_STEP_WHEN_LOST = 0.01
+"""Steps, in radians, that are of no use where samples do not tell one maximum from another."""
+
+GIVE_UP_AFTER = 8
+"""Iterations after which a phase may be given up."""
+
+MIN_SPARSITY_GAIN = 1.06
+"""Growth of the sparsity z-score over two iterations below which a minibatch phase ends: from there on it goes to and
+fro as chance has it."""
+
+OBJECTIVE_ROUNDING = {"tfloat32": 1e-4, "float32": 1e-5, "float64": 1e-11}
+"""Relative fall of the objective that rounding alone can explain."""
+
+MAX_DIGITS = {"float32": 30, "float64": 280}
+"""Powers of ten left for the largest term, g^2 = |z|^(2p-2): the range of the type, less what a sum needs."""
 
 
-class Follow(Protocol):
-    """Writes the law of codes that fits at A, or the old one if it hardly differs, and its coefficients."""
-
-    def __call__(self, A: Array, old: Array, squares: Array, law: Array, coefficients: tuple[Array, Array]) -> Array:
-        """Return 1 if it is the old law, otherwise 0, as an array of one number."""
-        ...
+# --- what is run ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -45,156 +55,33 @@ class Phase:
     """What the loop does until A stops moving."""
 
     objective: Objective
-    step: Step
+    direction: Direction
     precision: str  # of the products; sums are float64
     tol: float  # on the root mean square, over atoms, of the length of the step
     max_iter: int
     quantities: Quantities = Quantities.GRADIENT
-    refit: Refit | None = None
-    objective_slack: float = 0.0  # fall of the objective that a refit alone can cause
-    noise_fraction: float = 0.0  # share of the angle that the error bar speaks of, below which steps are of no use
+    objective_slack: float = 0.0  # fall of the objective that an update of it alone can cause
+    noise_fraction: float = 0.0  # steps below this share of the standard error are of no use
     give_up: Callable[[Statistics], bool] | None = None  # asked once, whether to go on is of no use
-    follow: Follow | None = None  # the same as refit, for whoever cannot leave the device
-    skip_final_evaluation: bool = False  # where it ends, the next one begins: nobody has to look there
-    minibatches: bool = False  # other samples in every look: objectives do not compare, and steps never come to rest
-
-
-@dataclass(frozen=True)
-class Iterate:
-    """Where a run is: A, the contrast in use, and its sums there."""
-
-    A: Array
-    objective: Objective
-    stats: Statistics
-    doubt: float | None = None  # angle that the error bar leaves in doubt, if it is known
-
-
-@dataclass(frozen=True)
-class PhaseResult:
-    """Where a stage ended, and why."""
-
-    A: Array
-    objective: Objective
-    stats: Statistics  # of the last look, a step before A
-    converged: bool
-    stopped: bool
-    status: str
-
-
-SAFE_DIGITS = {"float32": 30, "float64": 280}
-"""Powers of ten left for the largest term, g^2 = |z|^(2p-2): the range of the type, less what a sum needs."""
-
-
-def precision_for(p: float, *, dtype: str, bound_codes: float) -> str:
-    """Precision in which the contrast of codes of this size does not overflow.
-
-    Parameters
-    ----------
-    p : float
-        Exponent of the contrast.
-    dtype : str
-        Precision of the samples.
-    code_bound : float
-        Largest code possible, in units of the root mean square.
-    """
-    digits = (2 * p - 2) * math.log10(bound_codes)
-    if dtype == "float32" and digits <= SAFE_DIGITS["float32"]:
-        return "float32"
-    if digits <= SAFE_DIGITS["float64"]:
-        return "float64"
-    largest_p = 1 + SAFE_DIGITS["float64"] / math.log10(bound_codes) / 2
-    raise ValueError(
-        f"p={p:g} is too large for these samples: the largest is {bound_codes:.3g} times the root mean square, and "
-        f"{bound_codes:.3g}**(2 p - 2) overflows. Use p <= {largest_p:.0f}, or remove outliers."
-    )
-
-
-DEFAULT_TOL = 1e-6
-
-EXACT_ANGLE = 1e-4
-"""An error bar this small is on its way to zero: recovery is exact, and worth the last steps."""
-
-LARGEST_ANGLE = 0.5
-MIN_STEP_WHEN_LOST = 0.01
-"""An error bar larger than this is that of a place far from any maximum, where it means nothing, or of samples that do
-not tell one maximum from another, where steps of this length are of no use."""
-
-
-def smallest_useful_step(phase: Phase, before: Iterate, here: Iterate, step: float) -> float:
-    """Length of a step from `here` that is the last, `step` being the one at hand.
-
-    While the contrast still follows A, the error bar falls from look to look and says nothing; and whoever asks for
-    more than the usual digits gets them.
-    """
-    settled = primary_of(here.objective) is primary_of(before.objective)
-    if (
-        not settled
-        or not phase.noise_fraction
-        or phase.tol < DEFAULT_TOL
-        or step > phase.noise_fraction * LARGEST_ANGLE
-    ):
-        return phase.tol
-    angle = rms_standard_error(here.stats) if here.doubt is None else here.doubt
-    if angle > LARGEST_ANGLE:
-        return max(phase.tol, MIN_STEP_WHEN_LOST)
-    return phase.tol if angle < EXACT_ANGLE else max(phase.tol, phase.noise_fraction * angle)
-
-
-def rms_standard_error(stats: Statistics) -> float:
-    """Root mean square, over atoms, of the distance that the error bar gives them; zero if it gives none."""
-    return standard_error_of(float(mean_error(stats)))
-
-
-def mean_error(stats: Statistics) -> Array:
-    """Mean error bar of the atoms, as an array of one number."""
-    kernels = Backend.of(stats.z2).kernels
-    if kernels is not None:
-        found: Array = kernels.mean_error(stats.gz, stats.g2, stats.slope, stats.z2, stats.weight)
-        return found
-    return Backend.of(stats.z2).xp.mean(atom_errors(code_moments(stats), stats.weight))
-
-
-def standard_error_of(error: float) -> float:
-    """Root mean square, over atoms, of the distance that the error bar gives them; zero if it gives none."""
-    return math.sqrt(error / 2) if math.isfinite(error) else 0.0
-
-
-def sparsity(stats: Statistics) -> float:
-    """Standard errors by which codes are sparser than Gaussian ones, taken together; sums of l_p.
-
-    The scores of m atoms are independent and standard normal if codes are Gaussian, and their samples have never been
-    seen before.
-    """
-    magnitude, z2 = (to_numpy(total) / stats.weight for total in (stats.extra["magnitude"], stats.z2))
-    score = chance.sparsity_score(magnitude, z2, stats.weight)
-    return float(np.sum(score)) / math.sqrt(len(score))
-
-
-ROUNDING = {"tfloat32": 1e-4, "float32": 1e-5, "float64": 1e-11}
-"""Relative fall of the objective that rounding alone can explain."""
-
-GIVE_UP_AFTER_ITERATIONS = 8
-"""Iterations after which a stage may be found to be hopeless."""
-
-MIN_SPARSITY_GAIN = 1.06
-"""Of the sparsity of codes in two steps, while a walk that sees other samples at every step gets anywhere."""
+    skip_final_evaluation: bool = False  # where it ends, the next phase begins: its statistics are not needed
+    minibatches: bool = False  # other samples in every pass: objectives do not compare, and steps never become small
 
 
 class CheckpointHook(Protocol):
-    """Whoever keeps the place of a stage, so that it can be taken up again there."""
+    """Whoever keeps the position of a phase, so that it can be resumed there."""
 
-    def recalled(self, problem: Problem, number: int, phase: Phase, A: Array) -> PhasePosition | None:
-        """Where the stage that begins at A was when it was interrupted."""
+    def recall(self, problem: Problem, number: int, phase: Phase, A: Array) -> PhasePosition | None:
+        """Where the phase that begins at A was when it was interrupted."""
         ...
 
-    def reached(self, problem: Problem, number: int, phase: Phase, A: Array, iteration: int, here: Array) -> None:
-        """Take note that the stage that began at A will take its next step, of this number, from `here`."""
+    def save(self, problem: Problem, number: int, phase: Phase, A: Array, iteration: int, here: Array) -> None:
+        """Take note that the phase that began at A will take its next step, of this number, from `here`."""
         ...
 
 
 @dataclass(frozen=True)
 class PhasePosition:
-    """Where a run is in a stage: the step to come, and what lies behind it."""
+    """Where a start is in a phase: the step to come, and what lies behind it."""
 
     iteration: int
     A: Array
@@ -207,33 +94,26 @@ class FitLog:
     """Passes and seconds over a whole fit, and who wants to know."""
 
     callback: Callback | None = None
-    hook: CheckpointHook | None = None
-    capture: Callable[[Problem, Phase, Array], Stepper | None] = lambda *_: (
-        None
-    )  # a walk on a card, if it can be captured
+    checkpoint: CheckpointHook | None = None
+    capture: Callable[[Problem, Phase, Array], Stepper | None] | None = None  # a stepper by a CUDA graph, if it can be
     passes: float = 0.0
     began: float = field(default_factory=time.perf_counter)
-
-    @property
-    def seconds(self) -> float:
-        """Time since the fit began."""
-        return time.perf_counter() - self.began
 
 
 @dataclass
 class Problem:
-    """One start on its way through the stages."""
+    """The samples of a phase, and one start on its way through the phases."""
 
     samples: Dataset
     whitening: Whitening
     log: FitLog
-    share: float = 1.0  # of all samples, that a look at `samples` is
+    share: float = 1.0  # of all samples, that `samples` are
     start: int = 0
     first_phase: int = 0
     iterations: list[Iteration] = field(default_factory=list)
 
     def evaluate(self, A: Array, objective: Objective, quantities: Quantities, precision: str) -> Statistics:
-        """One counted pass over all samples."""
+        """One counted pass over the samples."""
         stats = evaluate(self.samples, self.whitening, objective, A, quantities, precision)
         self.count_pass(stats.mean_value)
         return stats
@@ -247,182 +127,245 @@ class Problem:
                 "are finite. Please report this with your p and the scale of your data."
             )
 
-    def record(self, stage_number: int, stats: Statistics, step: float, A: Array) -> bool:
+    def record(self, number: int, iterate: Iterate, step: float) -> bool:
         """Write one iteration down; True says that the callback wants to stop."""
+        log = self.log
         iteration = Iteration(
             start=self.start,
-            stage=self.first_phase + stage_number,
+            stage=self.first_phase + number,
             iteration=len(self.iterations) + 1,
-            objective=stats.mean_value,
+            objective=iterate.stats.mean_value,
             step=step,
-            passes=self.log.passes,
-            seconds=self.log.seconds,
+            passes=log.passes,
+            seconds=time.perf_counter() - log.began,
         )
         self.iterations.append(iteration)
-        callback = self.log.callback
-        return callback is not None and bool(callback(replace(iteration, components=self.whitening.components(A + 0))))
+        if log.callback is None:
+            return False
+        return bool(log.callback(replace(iteration, components=self.whitening.components(iterate.A + 0))))
 
 
-def solve(
+# --- running it -------------------------------------------------------------------------------------------------------
+
+
+def run_starts(
     samples: Dataset,
     whitening: Whitening,
     phases: Sequence[Phase],
     starts: Iterable[NDArray[np.float64]],
     log: FitLog,
     share: float = 1.0,
-    score: Callable[[Solution], float] | None = None,
-) -> tuple[Solution, tuple[Iteration, ...]]:
-    """Go through the stages from every start (m, k); return the best end and all iterations of all starts.
+    score: Callable[[Estimate], float] | None = None,
+) -> tuple[Estimate, Problem, list[Iteration]]:
+    """Go through the phases from every start (m, k).
 
-    Starts were orthonormal before they were moved into the frame. Ends are compared by objective, or by `score`.
+    Returns the best estimate, the problem to go on with from there, and all iterations of all starts. Starts were
+    orthonormal before they were moved to whitened coordinates. Estimates are compared by objective, or by `score`.
     """
-    ends: list[Solution] = []
+    ends: list[tuple[Estimate, Problem]] = []
+    history: list[Iteration] = []
+    whitening = whitening if samples.backend == NUMPY else whitening.move_to(samples.backend)
     for number, start in enumerate(starts):
-        problem = Problem(samples, whitening.move_to(samples.backend), log, share, start=number)
-        inside = start if whitening.to_white is None else polar(start)  # rows in a span are no longer orthonormal
-        ends.append(solve_from(samples.backend.asarray(inside, "float64"), problem, phases))
-        if ends[-1].stopped:
+        problem = Problem(samples, whitening, log, share, start=number)
+        first = start if whitening.to_white is None else polar(start)  # projected rows are no longer orthonormal
+        end = run_phases(samples.backend.asarray(first, "float64"), problem, phases)
+        ends.append((end, problem))
+        history.extend(problem.iterations)
+        if end.stopped:
             break
-    best = ends[0] if len(ends) == 1 else max(ends, key=score or (lambda end: end.value))
-    return best, tuple(iteration for end in ends for iteration in end.iterations)
+    best, problem = ends[0]
+    if len(ends) > 1:
+        best, problem = max(ends, key=lambda pair: score(pair[0]) if score else pair[0].stats.mean_value)
+    return best, replace(problem, first_phase=len(phases)), history
 
 
-def solve_from(A: Array, problem: Problem, phases: Sequence[Phase], secondary: Objective | None = None) -> Solution:
-    """Go through the stages from A, and measure where it ends, with a second contrast `secondary` the one maximised.
-
-    Of an end that is provisional, the sums are those of the last look, a step before it.
-    """
-    end: PhaseResult | None = None
+def run_phases(A: Array, problem: Problem, phases: Sequence[Phase], secondary: Lp | None = None) -> Estimate:
+    """Go through the phases from A, and evaluate where it ends, with l_p as a `secondary` objective if asked."""
+    end: Estimate | None = None
     for number, phase in enumerate(phases):
-        if end is not None and phase.refit is not None and isinstance(end.objective, type(phase.objective)):
-            phase = replace(phase, objective=end.objective)  # noqa: PLW2901  # what was fitted goes on
+        if end is not None:
+            phase = replace(phase, objective=phase.objective.resumed(end.objective))  # noqa: PLW2901
         end = run_phase(problem, number, phase, A)
         A = end.A
         if end.stopped:
             break
-    assert end is not None, "no stage was given"
-    stats = end.stats
+    assert end is not None, "no phase was given"
     if not phase.skip_final_evaluation:
-        judged = end.objective if secondary is None else WithSecondary(end.objective, secondary)
-        stats = problem.evaluate(A, judged, Quantities.MOMENTS, phase.precision)
-    return Solution(A, end.objective, stats, tuple(problem.iterations), end.converged, end.stopped, end.status)
+        objective = end.objective if secondary is None else WithSecondary(end.objective, secondary)
+        end = replace(end, stats=problem.evaluate(A, objective, Quantities.MOMENTS, phase.precision))
+    return replace(end, n_iter=len(problem.iterations))
 
 
-def run_phase(problem: Problem, number: int, phase: Phase, A: Array) -> PhaseResult:
+def run_phase(problem: Problem, number: int, phase: Phase, A: Array) -> Estimate:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
-    stepper = problem.log.capture(problem, phase, A) or (MinibatchStepper if phase.minibatches else Stepper)(
-        problem, phase
-    )
-    first, here = begin(problem, stepper, number, A)
+    log = problem.log
+    stepper = log.capture(problem, phase, A) if log.capture is not None else None
+    stepper = stepper or (MinibatchStepper if phase.minibatches else Stepper)(problem, phase)
+    position = None if log.checkpoint is None else log.checkpoint.recall(problem, number, phase, A)
+    first = 1
+    if position is None:
+        here = stepper.begin(A)
+    else:
+        first, problem.iterations[:] = position.iteration, position.iterations
+        here = stepper.begin(position.A)
+        log.passes = position.passes
     before = here
     for iteration in range(first, phase.max_iter + 1):
-        moved, step = stepper.step(here)
-        stopped = problem.record(number, here.stats, step, here.A)
-        enough = stepper.enough(before, here, step)
-        if step <= enough:
-            status = f"converged: step {step:.2g} <= tol {enough:.2g}"
-            return stepper.end(PhaseResult(moved, here.objective, here.stats, True, stopped, status))
+        moved, step = stepper.move(here)
+        stopped = problem.record(number, here, step)
+        reason = stepper.find_reason_to_end(before, here, step)
+        if reason:
+            return stepper.finish(moved, here, f"converged: {reason}", converged=True, stopped=stopped)
         if stopped:
             status = f"stopped by the callback after iteration {iteration}, step {step:.2g}"
-            return stepper.end(PhaseResult(safest(phase, here, moved), here.objective, here.stats, False, True, status))
-        if iteration == GIVE_UP_AFTER_ITERATIONS and phase.give_up is not None and phase.give_up(here.stats):
-            status = f"no use after {iteration} iterations"
-            return stepper.end(PhaseResult(here.A, here.objective, here.stats, False, False, status))
+            return stepper.finish(moved, here, status, stopped=True)
+        if iteration == GIVE_UP_AFTER and phase.give_up is not None and phase.give_up(here.stats):
+            return stepper.finish(here.A, here, f"given up after {iteration} iterations")
         if iteration < phase.max_iter:
-            before, here = here, stepper.follow(here, moved)
-            if problem.log.hook is not None:
-                problem.log.hook.reached(problem, number, phase, A, iteration + 1, here.A)
+            before, here = here, stepper.accept(here, moved)
+            if log.checkpoint is not None:
+                log.checkpoint.save(problem, number, phase, A, iteration + 1, here.A)
     status = f"max_iter: step {step:.2g} > tol {phase.tol:.2g} after {phase.max_iter} iterations"
-    return stepper.end(PhaseResult(safest(phase, here, moved), here.objective, here.stats, False, False, status))
+    return stepper.finish(moved, here, status)
 
 
-def begin(problem: Problem, stepper: Stepper, number: int, A: Array) -> tuple[int, Iterate]:
-    """First step to take and where from: at A, or where a stage that was interrupted left off."""
-    hook = problem.log.hook
-    place = None if hook is None else hook.recalled(problem, number, stepper.phase, A)
-    if place is None:
-        return 1, stepper.begin(A)
-    problem.iterations[:] = place.iterations
-    here = stepper.begin(place.A)
-    problem.log.passes = place.passes
-    return place.iteration, here
-
-
-@dataclass
 class Stepper:
-    """How a stage gets from one point to the next: step by step, the host looking at each."""
+    """How a phase gets from one iterate to the next: step by step, the host looking at each."""
 
-    problem: Problem
-    phase: Phase
+    def __init__(self, problem: Problem, phase: Phase) -> None:
+        self.problem, self.phase = problem, phase
+        self.scores: list[float] = []  # sparsity at each iterate, of minibatches
 
     def begin(self, A: Array) -> Iterate:
-        """The contrast of the stage, and its sums at A."""
-        return evaluate_at(self.problem, self.phase, self.phase.objective, A, came_from=A)
+        """The objective of the phase, and its statistics at A."""
+        return self._evaluate(A, self.phase.objective)
 
-    def step(self, here: Iterate) -> tuple[Array, float]:
-        """Where the step leads, and how far that is."""
-        moved = self.phase.step(here.stats, here.A)
-        return moved, distance(moved, here.A)
+    def move(self, here: Iterate) -> tuple[Array, float]:
+        """Where the step leads, and how far that is: the root mean square, over atoms, of the distance."""
+        moved = self.phase.direction(here.stats, here.A)
+        return moved, math.sqrt(total((moved - here.A) ** 2) / int(moved.shape[0]))
 
-    def follow(self, here: Iterate, moved: Array) -> Iterate:
-        """Take the step, unless it lowers the objective."""
-        return take_step(self.problem, self.phase, here, moved)
+    def accept(self, here: Iterate, moved: Array) -> Iterate:
+        """Take the step, unless it lowers the objective; then the power step, which cannot."""
+        there = self._evaluate(moved, here.objective, here.A)
+        before, phase = here.stats.mean_value, self.phase
+        allowed = OBJECTIVE_ROUNDING[phase.precision] * abs(before) + phase.objective_slack
+        if before - there.stats.mean_value <= allowed or phase.direction.monotone:
+            return there
+        return self._evaluate(power_step(here.stats, here.A), here.objective, here.A)
 
-    def enough(self, before: Iterate, here: Iterate, step: float) -> float:
-        """Length of a step from `here` that is the last, `step` being the one at hand."""
-        return smallest_useful_step(self.phase, before, here, step)
+    def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:
+        """Why the step at hand, from `here`, is the last; None if it is not.
 
-    def end(self, end: PhaseResult) -> PhaseResult:
-        """What is left to do at the end: nothing."""
-        return end
+        While the objective still follows A, the error bar falls from pass to pass and says nothing.
+        """
+        phase = self.phase
+        if step <= phase.tol:
+            return f"step {step:.2g} <= tol {phase.tol:.2g}"
+        # a smaller tolerance than the default asks for more digits than the error bar would
+        fraction = phase.noise_fraction * min(1.0, phase.tol / DEFAULT_TOL)
+        if step > fraction * LOST_ERROR or primary_of(here.objective) is not primary_of(before.objective):
+            return None
+        error = rms_standard_error(here.stats) if here.standard_error is None else here.standard_error
+        if error > LOST_ERROR:
+            lost = step <= MIN_STEP_WHEN_LOST * min(1.0, phase.tol / DEFAULT_TOL)
+            return (
+                f"step {step:.2g}, and a standard error of {error:.2g} tells no maximum from others" if lost else None
+            )
+        if error >= EXACT_ERROR and step <= fraction * error:
+            return f"step {step:.2g} is within {fraction:.2g} of the standard error {error:.2g}"
+        return None
+
+    def finish(
+        self, moved: Array, here: Iterate, status: str, *, converged: bool = False, stopped: bool = False
+    ) -> Estimate:
+        """End the phase: after the last step only if it cannot have lowered the objective, or is small."""
+        A = moved if converged or self.phase.direction.monotone else here.A
+        return Estimate(A, here.objective, here.stats, converged, stopped, status)
+
+    def _evaluate(self, A: Array, objective: Objective, came_from: Array | None = None) -> Iterate:
+        """The iterate at A; the objective is updated if A is a step away from where it `came_from`."""
+        if came_from is not None and not objective.fixed:
+            xp = Backend.of(A).xp
+            largest_move = math.sqrt(float(xp.max(xp.sum((A - came_from) ** 2, axis=1))))
+            objective = objective.updated(A, largest_move)
+        phase = self.phase
+        return Iterate(A, objective, self.problem.evaluate(A, objective, phase.quantities, phase.precision))
 
 
 class MinibatchStepper(Stepper):
-    """A walk that sees other samples at every step."""
+    """Steps that see other samples in every pass."""
 
-    def __init__(self, problem: Problem, phase: Phase) -> None:
-        super().__init__(problem, phase)
-        self.scores: list[float] = []
-
-    def follow(self, here: Iterate, moved: Array) -> Iterate:
+    def accept(self, here: Iterate, moved: Array) -> Iterate:
         """Take the step: whether the objective has fallen, other samples do not tell."""
-        return evaluate_at(self.problem, self.phase, here.objective, moved, here.A)
+        return self._evaluate(moved, here.objective, here.A)
 
-    def enough(self, before: Iterate, here: Iterate, step: float) -> float:  # noqa: ARG002
-        """Any step, once codes become no sparser: from there on it goes to and fro, as chance has it."""
-        self.scores.append(sparsity(here.stats))
+    def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:  # noqa: ARG002
+        """End once codes become no sparser."""
+        self.scores.append(measure_sparsity(here.stats))
         slow = len(self.scores) > 2 and self.scores[-1] < MIN_SPARSITY_GAIN * self.scores[-3]
-        return step if slow and 0 < rms_standard_error(here.stats) < LARGEST_ANGLE else 0.0
+        if slow and 0 < rms_standard_error(here.stats) < LOST_ERROR:
+            return f"step {step:.2g}, codes become no sparser"
+        return None
 
 
-def safest(phase: Phase, here: Iterate, moved: Array) -> Array:
-    """Where to stop when nobody will look at the last step: after it only if it cannot have lowered the objective."""
-    return moved if phase.step is power_step else here.A
+# --- error bars and sparsity of an iterate ----------------------------------------------------------------------------
 
 
-def evaluate_at(problem: Problem, phase: Phase, objective: Objective, A: Array, came_from: Array) -> Iterate:
-    """The contrast, fitted to A if the stage fits it and A has moved, and its sums."""
-    if phase.refit is not None and came_from is not A:
-        objective = phase.refit(objective, A, longest_move(A, came_from))
-    return Iterate(A, objective, problem.evaluate(A, objective, phase.quantities, phase.precision))
+def rms_standard_error(stats: Statistics) -> float:
+    """Root mean square, over atoms, of the angle that the error bar gives them; zero if it gives none."""
+    return to_standard_error(float(mean_error(stats)))
 
 
-def take_step(problem: Problem, phase: Phase, here: Iterate, moved: Array) -> Iterate:
-    """Accept a step that does not lower the objective; otherwise take the plain step, which cannot."""
-    there = evaluate_at(problem, phase, here.objective, moved, here.A)
-    before = here.stats.mean_value
-    fall = before - there.stats.mean_value
-    if fall <= ROUNDING[phase.precision] * abs(before) + phase.objective_slack or phase.step is power_step:
-        return there
-    return evaluate_at(problem, phase, here.objective, power_step(here.stats, here.A), here.A)
+def to_standard_error(error: float) -> float:
+    """Angle, in radians, of a mean error bar; zero where that is not finite."""
+    return math.sqrt(error / 2) if math.isfinite(error) else 0.0
 
 
-def distance(A: Array, B: Array) -> float:
-    """Root mean square, over rows, of the distance between two matrices."""
-    return math.sqrt(total((A - B) ** 2) / int(A.shape[0]))
+def mean_error(stats: Statistics) -> Array:
+    """Mean error bar of the atoms, as an array of one number."""
+    backend = Backend.of(stats.z2)
+    if backend.kernels is not None:
+        found: Array = backend.kernels.mean_error(stats.gz, stats.g2, stats.slope, stats.z2, stats.weight)
+        return found
+    return backend.xp.mean(atom_errors(stats.moments, stats.weight))
 
 
-def longest_move(A: Array, B: Array) -> float:
-    """Largest distance between two rows."""
-    xp = Backend.of(A).xp
-    return math.sqrt(float(xp.max(xp.sum((A - B) ** 2, axis=1))))
+def score_sparsity(stats: Statistics) -> NDArray[np.float64]:
+    """Standard errors by which the codes of each atom are sparser than Gaussian ones (m,); statistics of l_p."""
+    r = stats.weight
+    return sparsity_score(to_numpy(stats.extra["magnitude"]) / r, to_numpy(stats.z2) / r, r)
+
+
+def measure_sparsity(stats: Statistics) -> float:
+    """The same, taken together.
+
+    The scores of m atoms are independent and standard normal if codes are Gaussian, and their samples have never been
+    seen before.
+    """
+    scores = score_sparsity(stats)
+    return float(np.sum(scores)) / math.sqrt(len(scores))
+
+
+def choose_precision(p: float, *, dtype: str, code_bound: float) -> str:
+    """Precision in which |z|^p does not overflow.
+
+    Parameters
+    ----------
+    p : float
+        Exponent.
+    dtype : str
+        Precision of the samples.
+    code_bound : float
+        Largest code possible, in units of the root mean square.
+    """
+    digits = (2 * p - 2) * math.log10(code_bound)
+    if dtype == "float32" and digits <= MAX_DIGITS["float32"]:
+        return "float32"
+    if digits <= MAX_DIGITS["float64"]:
+        return "float64"
+    largest_p = 1 + MAX_DIGITS["float64"] / math.log10(code_bound) / 2
+    raise ValueError(
+        f"p={p:g} is too large for these samples: the largest is {code_bound:.3g} times the root mean square, and "
+        f"{code_bound:.3g}**(2 p - 2) overflows. Use p <= {largest_p:.0f}, or remove outliers."
+    )

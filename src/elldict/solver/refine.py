@@ -1,161 +1,129 @@
-"""Refinement: maximum likelihood after l_p, if the evidence is for it.
-
-This is not a loop: it sets up a stage for the one there is, and looks at where that ended.
-"""
+"""Refinement: maximum likelihood after l_p, if the evidence is for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elldict.backend.base import Array, to_numpy
-from elldict.result import Solution
-from elldict.solver.amp import CorruptionLaw
+from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample
-from elldict.solver.corruption import CorruptionSubsample, SparseCorruption, looks_corrupted, solve_corrupted
-from elldict.solver.directions import IdleStep, PairwiseNewton
-from elldict.solver.loop import Phase, Problem, solve_from
-from elldict.solver.mixed_atoms import MixedPair, keep_plain_mixtures
-from elldict.solver.model_selection import AS_ASKED, MOST_ERROR, NOTHING_FOUND, error_bar, judge, judge_cleaned
-from elldict.solver.objective import Lp, Quantities, Statistics, code_moments
+from elldict.solver.corruption import CorruptionSubsample, SparseCorruption, estimate_corrupted, looks_corrupted
+from elldict.solver.directions import InverseIteration, PairwiseNewton
+from elldict.solver.loop import Phase, Problem, run_phases
+from elldict.solver.mixed_atoms import keep_plain_mixtures
+from elldict.solver.model_selection import (
+    AS_ASKED,
+    MAX_PILOT_ERROR,
+    NOTHING_TO_REFINE,
+    decide,
+    decide_on_cleaned,
+    error_bar,
+)
+from elldict.solver.objective import Lp, Quantities
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
-from elldict.theory.accuracy import CodeMoments
 
-MOST_REPAIRS = 4
-"""Times that mixed pairs are taken apart before they are reported instead."""
+MAX_SEPARATIONS = 4
+"""Times that mixed pairs are separated before they are reported instead."""
 
-FEW_PER_FEATURE = 20
-MOST_IDLE_WORK = 2e10
-"""Samples a feature, and samples times the cube of features, up to which the idle step is taken."""
+FEW_PER_DIRECTION, MAX_INVERSE_WORK = 20, 2e10
+"""Samples a direction, and samples times the cube of directions, up to which inverse iteration is worth its price."""
 
-MOST_IDLE_STEPS = 40
+MAX_INVERSE_STEPS = 40
 """Six are enough where recovery is exact."""
 
-LEAST_IDLE = {"float32": 1e-7, "float64": 1e-15}
-"""Variance of idle codes, in units of that of all directions together, that rounding alone produces."""
+LEAST_INACTIVE_VARIANCE = {"float32": 1e-7, "float64": 1e-15}
+"""Variance of inactive codes, in units of that of all directions together, that rounding alone produces."""
 
-SMALL_EXPONENTS = (2.5, 2.2)
-MOST_SMALL_STEPS = 300
+SMALL_EXPONENTS, MAX_SMALL_STEPS, SMALL_TOL = (2.5, 2.2), 300, 1e-3
+"""Exponents that need the fewest samples, solved in turn where samples are few, and when each ends."""
 
-MOST_ITERATIONS = 60
-"""Five to twelve are enough where the law is right, and where it is not more are of no use."""
+MAX_ITERATIONS = 60
+"""Of the likelihood: five to twelve are enough where the law is right, and where it is not more are of no use."""
 
-FINAL_NOISE_FRACTION = 0.02
-"""Steps that are this share of what the error bar leaves in doubt are the last."""
+NOISE_FRACTION = 0.02
+"""Share of the standard error below which steps on all samples are the last."""
 
-
-def likelihood_stages(
-    drawn: CodeSubsample, A: Array, lp_stage: Phase, n_samples: int, noise_fraction: float
-) -> list[Phase]:
-    """Stages that climb the likelihood from A, in the precision and to the tolerance of the l_p stage before them."""
-    newton = Phase(
-        SpikeSlabLikelihood(drawn.rough(A)),
-        PairwiseNewton(),
-        lp_stage.precision,
-        lp_stage.tol,
-        min(lp_stage.max_iter, MOST_ITERATIONS),
-        quantities=Quantities.GRADIENT | Quantities.MOMENTS,
-        refit=drawn.refit,
-        follow=drawn.follow,
-        objective_slack=1e-3,
-        noise_fraction=noise_fraction,
-    )
-    if not few_samples(n_samples, int(A.shape[1])):
-        return [newton]
-    quantities, most = newton.quantities | Quantities.INACTIVE, min(lp_stage.max_iter, MOST_IDLE_STEPS)
-    return [
-        replace(
-            newton,
-            step=IdleStep(LEAST_IDLE[lp_stage.precision]),
-            quantities=quantities,
-            max_iter=most,
-            refit=drawn.refit_freely,
-            follow=None,
-        ),
-        newton,
-    ]
+LAW_SLACK = 1e-3
+"""Fall of the mean log-likelihood that an update of the law alone can cause."""
 
 
-def few_samples(n_samples: int, n_features: int) -> bool:
-    """Whether samples are so few that atoms feel each other, and the idle step is worth and within its price."""
-    return n_samples <= FEW_PER_FEATURE * n_features and n_samples * n_features**3 <= MOST_IDLE_WORK
+def has_few_samples(n_samples: int, n_directions: int) -> bool:
+    """Whether samples are so few that atoms feel each other, and inverse iteration is worth and within its price."""
+    few = n_samples <= FEW_PER_DIRECTION * n_directions
+    return few and n_samples * n_directions**3 <= MAX_INVERSE_WORK
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What a fit found, and what it knows of it."""
-
-    A: Array  # (m, k)
-    stats: Statistics  # of the l_p contrast at A
-    moments: CodeMoments  # under the contrast that A maximises
-    model: SpikeSlab  # law of the codes at A
-    refined: str | None
-    converged: bool
-    stopped: bool
-    status: str
-    n_iter: int
-    corruption: CorruptionLaw | None = None
-    mixed: tuple[MixedPair, ...] = ()  # atoms that still seem to be mixed with each other
-    dependent: NDArray[np.float64] | None = None  # (m,) error where codes that depend on each other add to it, or zero
-    correlated: NDArray[np.float64] | None = None  # (m,) error that shows in codes that are correlated, or zero
-    least_error: float = 0.0  # of a fit that was cut off
-
-
-def make_estimate(pilot: Solution, drawn: CodeSubsample) -> Estimate:
-    """The l_p answer as it is."""
-    return Estimate(
-        A=pilot.A,
-        stats=pilot.stats,
-        moments=code_moments(pilot.stats),
-        model=drawn.fitted(pilot.A),
-        refined=None,
-        converged=pilot.converged,
-        stopped=pilot.stopped,
-        status=pilot.status,
-        n_iter=len(pilot.iterations),
-    )
-
-
-@dataclass(frozen=True)
-class Refiner:
-    """All that a refinement needs: a run to continue, witnesses, and the last l_p stage.
-
-    Mixed atoms that are taken apart go through that stage again.
-    """
+class Refinement:
+    """All that a refinement needs: a problem to go on with, drawn samples, and the last l_p phase."""
 
     problem: Problem
     drawn: CodeSubsample
-    phase: Phase
+    lp_phase: Phase  # mixed atoms that are separated go through it again
     rng: np.random.Generator
-    noise_fraction: float = FINAL_NOISE_FRACTION
-    skip_final_evaluation: bool = False  # whether the answer is only where to begin on more samples
+    noise_fraction: float = NOISE_FRACTION
+    skip_final_evaluation: bool = False  # the estimate is only where to begin on more samples
 
-    def estimate(self, pilot: Solution, wanted: str) -> Estimate:
-        """The refined answer, or with 'auto' the l_p answer if the evidence is against it; `status` says why."""
-        obstacle = self._obstacle(pilot, wanted)
+    def choose(self, pilot: Estimate, wanted: str) -> Estimate:
+        """The refined estimate, or with 'auto' the l_p estimate if the evidence is against it; `status` says why."""
+        obstacle = self._find_obstacle(pilot, wanted)
         if obstacle is not None:
-            return self._kept(pilot, obstacle)
-        pilot = self.repaired(pilot)
+            return self._keep(pilot, obstacle)
+        pilot = self._separate_atoms(pilot)
         if wanted == "sparse-corruption":
-            return self._corrupted(self._cleaned(pilot), "refined: as asked")
-        refined = self.climbed(pilot)
-        model = self.drawn.fitted(refined.A)
-        mixed = self.drawn.mixed_pairs(refined.A, model)
-        decision = AS_ASKED if wanted != "auto" else judge(pilot, refined, model, len(mixed))
-        before = self.drawn.fitted(pilot.A)
-        if wanted == "auto" and not decision.exact and not refined.stopped and self.suspicious(pilot.A, before):
-            other = self._cleaned(pilot)
-            evidence = judge_cleaned(pilot, other, before.noise)
-            if evidence.accepted and (evidence.error < decision.error or not decision.accepted):
-                return self._corrupted(other, evidence.reason)
+            return self._complete_cleaned(self._clean(pilot), "refined: as asked")
+        refined = self.climb(pilot)
+        law = self.drawn.fit_law(refined.A)
+        mixed = self.drawn.find_mixed_pairs(refined.A, law)
+        decision = AS_ASKED if wanted != "auto" else decide(pilot, refined, law, len(mixed))
+        before = self.drawn.fit_law(pilot.A)
+        if (
+            wanted == "auto"
+            and not decision.exact
+            and not refined.stopped
+            and self.suspects_corruption(pilot.A, before)
+        ):
+            other = self._clean(pilot)
+            on_cleaned = decide_on_cleaned(pilot, other, before.noise)
+            if on_cleaned.accepted and (on_cleaned.error < decision.error or not decision.accepted):
+                return self._complete_cleaned(other, on_cleaned.reason)
         if not decision.accepted:
-            return replace(self._kept(pilot, decision.reason), stopped=refined.stopped)
-        estimate = self.refined(refined, secondary(refined.stats), model, "bernoulli-gaussian", decision.reason)
-        return replace(estimate, mixed=keep_plain_mixtures(mixed, self.drawn.few @ to_numpy(refined.A).T))
+            return replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
+        plain = keep_plain_mixtures(mixed, self.drawn.codes_of_pairs(refined.A, mixed)) if mixed else ()
+        return replace(self.complete(refined, law, decision.reason), mixed=plain)
 
-    def _obstacle(self, pilot: Solution, wanted: str) -> str | None:
+    def climb(self, pilot: Estimate) -> Estimate:
+        """The estimate of the likelihood, again from where mixed pairs are separated, as long as there are any."""
+        assert isinstance(pilot.objective, Lp)
+        A = self._anneal(pilot)
+        for _ in range(1 + MAX_SEPARATIONS):
+            refined = run_phases(A, self.problem, self._make_phases(A), secondary=pilot.objective)
+            assert isinstance(refined.objective, SpikeSlabLikelihood)
+            A, n_moved = self.drawn.separate_pairs(refined.A, refined.objective.law)
+            if n_moved == 0 or refined.stopped:
+                break
+        return refined
+
+    def suspects_corruption(self, A: Array, law: SpikeSlab) -> bool:
+        """Whether samples look corrupted. Only entries of samples that are not whitened can have been hit."""
+        if self.problem.whitening.to_white is not None:
+            return False
+        return looks_corrupted(to_numpy(self.drawn.often), A, law, self.rng)
+
+    def complete(self, found: Estimate, law: SpikeSlab, reason: str) -> Estimate:
+        """A refined estimate, with the law of the codes and the statistics of l_p there."""
+        return replace(
+            found,
+            lp_stats=found.stats.of_secondary(),
+            law=law,
+            refined="bernoulli-gaussian",
+            status=f"{found.status}; {reason}",
+            n_iter=len(self.problem.iterations),
+        )
+
+    def _find_obstacle(self, pilot: Estimate, wanted: str) -> str | None:
         """What stands in the way of a refinement."""
         m, k = pilot.A.shape
         if m < k:
@@ -164,99 +132,80 @@ class Refiner:
             return "kept l_p: stopped before the refinement"
         if wanted == "sparse-corruption" and self.problem.whitening.to_white is not None:
             return "kept l_p: samples vary in fewer directions than they have entries"
-        if (
-            wanted == "auto"
-            and not self._few()
-            and error_bar(code_moments(pilot.stats), pilot.stats.weight) > MOST_ERROR
-        ):
-            return NOTHING_FOUND
+        few = has_few_samples(self.problem.samples.n_samples, k)
+        if wanted == "auto" and not few and error_bar(pilot.stats.moments, pilot.stats.weight) > MAX_PILOT_ERROR:
+            return NOTHING_TO_REFINE
         return None
 
-    def _few(self) -> bool:
-        return few_samples(self.problem.samples.n_samples, int(self.problem.samples.n_features))
-
-    def _kept(self, pilot: Solution, reason: str) -> Estimate:
-        plain = make_estimate(pilot, self.drawn)
+    def _keep(self, pilot: Estimate, reason: str) -> Estimate:
+        plain = self.drawn.complete(pilot)
         return replace(plain, status=f"{plain.status}; {reason}", n_iter=len(self.problem.iterations))
 
-    def repaired(self, pilot: Solution) -> Solution:
-        """The l_p answer from where mixed pairs are taken apart, as long as that raises the objective."""
-        for _ in range(MOST_REPAIRS):
-            A, n_moved = self.drawn.separate_pairs(pilot.A, self.drawn.fitted(pilot.A))
+    def _separate_atoms(self, pilot: Estimate) -> Estimate:
+        """The l_p estimate from where mixed pairs are separated, as long as that raises the objective."""
+        for _ in range(MAX_SEPARATIONS):
+            A, n_moved = self.drawn.separate_pairs(pilot.A, self.drawn.fit_law(pilot.A))
             if n_moved == 0:
                 break
-            other = solve_from(A, self.problem, [self.phase])
-            if other.value <= pilot.value * (1 + 1e-9):
+            other = run_phases(A, self.problem, [self.lp_phase])
+            if other.stats.mean_value <= pilot.stats.mean_value * (1 + 1e-9):
                 break
             pilot = other
         return pilot
 
-    def climbed(self, pilot: Solution) -> Solution:
-        """The likelihood's answer, again from where mixed pairs are taken apart, as long as there are any."""
-        A = self._annealed(pilot)
-        for _ in range(1 + MOST_REPAIRS):
-            phases = likelihood_stages(self.drawn, A, self.phase, self.problem.samples.n_samples, self.noise_fraction)
-            phases[-1] = replace(phases[-1], skip_final_evaluation=self.skip_final_evaluation)
-            refined = solve_from(A, self.problem, phases, secondary=pilot.objective)
-            A, n_moved = self.drawn.separate_pairs(refined.A, law_of(refined))
-            if n_moved == 0 or refined.stopped:
-                break
-        return refined
-
-    def _annealed(self, pilot: Solution) -> Array:
-        """Where small exponents lead from the l_p answer if samples are few: they need fewest."""
+    def _anneal(self, pilot: Estimate) -> Array:
+        """Where small exponents lead from the l_p estimate if samples are few."""
         assert isinstance(pilot.objective, Lp)
-        exponents = [p for p in SMALL_EXPONENTS if p < pilot.objective.p]
-        if not self._few() or not exponents:
+        if not has_few_samples(self.problem.samples.n_samples, int(pilot.A.shape[1])):
             return pilot.A
-        most = min(self.phase.max_iter, MOST_SMALL_STEPS)
-        phases = [replace(self.phase, objective=Lp(p), tol=max(self.phase.tol, 1e-3), max_iter=most) for p in exponents]
-        return solve_from(pilot.A, self.problem, phases).A
+        tol, most = max(self.lp_phase.tol, SMALL_TOL), min(self.lp_phase.max_iter, MAX_SMALL_STEPS)
+        phases = [
+            replace(self.lp_phase, objective=Lp(p), tol=tol, max_iter=most)
+            for p in SMALL_EXPONENTS
+            if p < pilot.objective.p
+        ]
+        return run_phases(pilot.A, self.problem, phases).A if phases else pilot.A
 
-    def suspicious(self, A: Array, model: SpikeSlab) -> bool:
-        """Whether samples look corrupted. Only the entries of samples as they are can have been hit, so no frame."""
-        return self.problem.whitening.to_white is None and looks_corrupted(self.drawn.few, A, model, self.rng)
+    def _make_phases(self, A: Array) -> list[Phase]:
+        """Phases that climb the likelihood from A, in the precision and to the tolerance of the l_p phase."""
+        lp = self.lp_phase
+        objective = SpikeSlabLikelihood(self.drawn.fit_rough_law(A), self.drawn)
+        newton = Phase(
+            objective,
+            PairwiseNewton(),
+            lp.precision,
+            lp.tol,
+            min(lp.max_iter, MAX_ITERATIONS),
+            quantities=Quantities.GRADIENT | Quantities.MOMENTS,
+            objective_slack=LAW_SLACK,
+            noise_fraction=self.noise_fraction,
+            skip_final_evaluation=self.skip_final_evaluation,
+        )
+        if not has_few_samples(self.problem.samples.n_samples, int(A.shape[1])):
+            return [newton]
+        inverse = replace(
+            newton,
+            objective=replace(objective, min_noise_per_move=0.0),  # these steps do not go by pairs
+            direction=InverseIteration(LEAST_INACTIVE_VARIANCE[lp.precision]),
+            quantities=newton.quantities | Quantities.INACTIVE,
+            max_iter=min(lp.max_iter, MAX_INVERSE_STEPS),
+        )
+        return [inverse, newton]
 
-    def _cleaned(self, pilot: Solution) -> Solution:
-        """The answer for samples cleaned from corruption."""
-        drawn_corrupted = CorruptionSubsample.draw(self.problem, self.rng, self.drawn.least_noise)
-        return solve_corrupted(pilot.A, drawn_corrupted.objective(pilot.A), self.problem, drawn_corrupted, self.phase)
+    def _clean(self, pilot: Estimate) -> Estimate:
+        """The estimate for samples cleaned from corruption."""
+        drawn = CorruptionSubsample.draw(self.problem, self.rng, self.drawn.least_noise)
+        return estimate_corrupted(pilot.A, self.problem, drawn, self.lp_phase)
 
-    def _corrupted(self, found: Solution, reason: str) -> Estimate:
-        stats = self.problem.evaluate(found.A, self.phase.objective, Quantities.MOMENTS, self.phase.precision)
-        estimate = self.refined(found, stats, self.drawn.fitted(found.A), "sparse-corruption", reason)
+    def _complete_cleaned(self, found: Estimate, reason: str) -> Estimate:
         assert isinstance(found.objective, SparseCorruption)
-        return replace(estimate, corruption=found.objective.law)
-
-    def refined(self, found: Solution, lp_sums: Statistics, model: SpikeSlab, name: str, reason: str) -> Estimate:
-        """A refined answer, with the sums of l_p and the law of the codes there."""
-        return Estimate(
-            A=found.A,
-            stats=lp_sums,
-            moments=code_moments(found.stats),
-            model=model,
-            refined=name,
-            converged=found.converged,
-            stopped=found.stopped,
+        lp = self.lp_phase
+        return replace(
+            found,
+            lp_stats=self.problem.evaluate(found.A, lp.objective, Quantities.MOMENTS, lp.precision),
+            law=self.drawn.fit_law(found.A),
+            refined="sparse-corruption",
+            corruption=found.objective.corruption,
             status=f"{found.status}; {reason}",
             n_iter=len(self.problem.iterations),
         )
-
-
-def law_of(solution: Solution) -> SpikeSlab:
-    """The law of codes that a likelihood was climbed with, as it stood at the end."""
-    assert isinstance(solution.objective, SpikeSlabLikelihood)
-    return solution.objective.model
-
-
-def secondary(stats: Statistics) -> Statistics:
-    """Sums of the contrast that stood beside the one maximised."""
-    return Statistics(
-        weight=stats.weight,
-        value=stats.extra["beside_value"],
-        gz=stats.extra["beside_value"],
-        slope=stats.extra["beside_slope"],
-        g2=stats.extra["beside_g2"],
-        z2=stats.z2,
-        extra={"magnitude": stats.extra["beside_magnitude"]},
-    )

@@ -1,64 +1,73 @@
-"""The quick road: from few samples to all, with as few looks at all of them as the error bar allows.
+"""The schedule of a fit: minibatches, then subsamples, then all samples, then refinement.
 
-The l_p answer and its refinement come to rest on a few of the samples; a Newton step on all of them then removes most
-of the error that the few left. If the evidence on all samples is for the refined answer, that is all; otherwise the
-l_p answer is sought on all samples, and what follows is the same as without this road.
+The l_p estimate and its refinement settle on a few of the samples; a Newton step on all of them then removes most of
+the error that the few left. If the evidence on all samples is for the refined estimate, that is all; otherwise the l_p
+estimate is sought on all samples, and what follows is the same as without subsamples.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, to_numpy, total
+from elldict.backend.base import Array, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import GROWTH, Minibatches, Subsampler
-from elldict.result import Iteration, Solution
+from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, pairwise_angles
-from elldict.solver.loop import FitLog, Phase, Problem, mean_error, run_phase, solve, solve_from, sparsity
-from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, error_bar, exact, hausman
-from elldict.solver.objective import Lp, Objective, Quantities, Statistics, WithSecondary, code_moments, primary_of
-from elldict.solver.refine import Estimate, Refiner, few_samples, law_of, make_estimate, secondary
+from elldict.solver.loop import (
+    DEFAULT_TOL,
+    FitLog,
+    Phase,
+    Problem,
+    mean_error,
+    measure_sparsity,
+    run_phase,
+    run_phases,
+    run_starts,
+    score_sparsity,
+)
+from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, error_bar, is_exact
+from elldict.solver.objective import Lp, Quantities, Statistics, WithSecondary, primary_of
+from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
 from elldict.solver.spike_slab import SpikeSlabLikelihood
-from elldict.theory import chance
+from elldict.theory.error_bars import chance_score
 
 Starts = Iterable[NDArray[np.float64]]
 Outcome = tuple[Estimate, tuple[Iteration, ...]]
 
 SMALL_ERROR = 0.08
-"""Error bar of l_p from which its answer is good enough to refine, and to look at more samples."""
-
-FINAL_NOISE_FRACTION = 0.25
-"""Steps on all samples that are this share of what the error bar leaves in doubt are the last."""
-
-MOST_LOOKS = 8
-MOST_STEPS = 50
-"""On all samples, and on fewer."""
-
-SUBSAMPLE_NOISE_FRACTION = 0.3
-LP_SUBSAMPLE_NOISE_FRACTION = 0.6
-"""The same on fewer samples, where what is left is left to the next level; and of l_p, where it is left to the
-likelihood."""
+"""Error bar of l_p from which its estimate is good enough to refine, and to evaluate more samples."""
 
 LIKELY, UNLIKELY = 0.75, 1.5
-"""Error bars that are expected of a level, relative to a small one. Those of batches, from where they are expected, are
-too large by up to a third."""
+"""Error bars that are expected of a subsample, relative to a small one, up to which it is tried. Those of minibatches,
+from which they are expected, are too large by up to a third."""
 
-LEAST_SCORE = 5.0
-"""Standard errors by which codes have to be sparser than Gaussian ones for steps on batches to lead anywhere."""
+FINAL_NOISE_FRACTION, SUBSAMPLE_NOISE_FRACTION, LP_SUBSAMPLE_NOISE_FRACTION = 0.25, 0.3, 0.6
+"""Shares of the standard error below which steps are the last: on all samples; on fewer, where the rest is left to the
+next ones; and of l_p there, where the rest is left to the likelihood."""
 
-LARGEST_P = 6.0
+LP_NOISE_FRACTION, LP_CURVATURE = 0.02, 0.15
+"""The same for l_p alone; and the least relative curvature of its Newton step, larger than close to the truth because
+starts are random."""
+
+MAX_FINAL_PASSES, MAX_SUBSAMPLE_STEPS = 8, 50
+"""Iterations on all samples after which a refinement leads nowhere, and on fewer after which they are too few."""
+
+PASSES_PER_DIGIT = 4
+"""Further passes on all samples for every digit that `tol` asks for beyond the default."""
+
+MIN_MINIBATCH_SCORE = 5.0
+"""Standard errors by which codes have to be sparser than Gaussian ones for steps on minibatches to lead anywhere."""
+
+MAX_NEWTON_EXPONENT = 6.0
 """Beyond, few samples decide, and the power step takes as few iterations."""
-
-LP_CURVATURE = 0.15
-LP_NOISE_FRACTION = 0.02
-"""From a random start, curvature needs a higher floor than close to the truth."""
 
 
 @dataclass(frozen=True)
@@ -71,276 +80,239 @@ class FitContext:
     phases: Sequence[Phase]  # of l_p
     rng: np.random.Generator
     refine: str | None
-    draw_seed: int
+    drawn: CodeSubsample
     n_starts: int = 1
 
-    @cached_property
-    def drawn(self) -> CodeSubsample:
-        """Samples drawn from all, the same ones whatever phases came before."""
-        return CodeSubsample.draw(self.samples, self.whitening, np.random.default_rng(self.draw_seed))
-
-    def estimate(self, pilot: Solution, problem: Problem) -> Estimate:
-        """The l_p answer on all samples, refined if asked."""
-        drawn = self.drawn
+    def choose(self, pilot: Estimate, problem: Problem) -> Estimate:
+        """The l_p estimate on all samples, refined if asked."""
         if self.refine is None:
-            return make_estimate(pilot, drawn)
-        return Refiner(problem, drawn, self.phases[-1], self.rng).estimate(pilot, self.refine)
+            return self.drawn.complete(pilot)
+        return Refinement(problem, self.drawn, self.phases[-1], self.rng).choose(pilot, self.refine)
 
 
-def solved(context: FitContext, starts: Starts) -> Outcome:
-    """All samples in every iteration."""
-    pilot, history = solve(context.samples, context.whitening, context.phases, starts, context.log)
-    problem = Problem(context.samples, context.whitening.move_to(context.samples.backend), context.log)
-    problem.start, problem.first_phase = pilot.iterations[-1].start, len(context.phases)
-    problem.iterations.extend(pilot.iterations)
-    return context.estimate(pilot, problem), (*history, *problem.iterations[len(pilot.iterations) :])
+def estimate_on_all(context: FitContext, starts: Starts) -> Outcome:
+    """Evaluate all samples in every iteration."""
+    pilot, problem, history = run_starts(context.samples, context.whitening, context.phases, starts, context.log)
+    n_before = len(problem.iterations)
+    estimate = context.choose(pilot, problem)
+    return estimate, (*history, *problem.iterations[n_before:])
 
 
-def quickly_solved(context: FitContext, starts: Starts) -> Outcome:
-    """Few samples first."""
-    road = Schedule(context, Subsampler(context.samples, context.rng, several=context.n_starts > 1))
-    pilot, problem, history = road.pilot(starts)
-    n_seen = sum(iteration.start == problem.start for iteration in history)
-    estimate = None
-    if road.hopeful:
-        estimate = road.refined(pilot, problem, on_evidence=context.refine == "auto")
+def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
+    """Evaluate few samples first."""
+    schedule = Schedule(context, Subsampler(context.samples, context.rng, several=context.n_starts > 1))
+    pilot, problem, history = schedule.run_pilot(starts)
+    n_before = sum(iteration.start == problem.start for iteration in history)
+    estimate = schedule.refine(pilot, problem) if schedule.will_refine else None
     if estimate is None:
-        estimate = context.estimate(*road.on_all(pilot, problem))
-    return estimate, (*history, *problem.iterations[n_seen:])
+        estimate = context.choose(*schedule.run_on_all(pilot, problem))
+    return estimate, (*history, *problem.iterations[n_before:])
 
 
-@dataclass
+@dataclass(frozen=True)
 class Schedule:
     """A fit on its way from few samples to all."""
 
-    context: FitContext  # its stages by Newton's step
+    context: FitContext  # its phases by Newton's step
     subsampler: Subsampler
 
-    def pilot(self, starts: Starts) -> tuple[Solution, Problem, tuple[Iteration, ...]]:
-        """The l_p answer on as few samples as give it a small error bar; the run it belongs to, and all iterations."""
-        level = self.subsampler.begin()
-        pilot, history = solve(
-            level,
-            self.context.whitening,
-            self._stages_on(level),
-            starts,
-            self.context.log,
-            self._share(level),
-            self._score if isinstance(level, Minibatches) else None,
-        )
-        problem = self._run_on(level, pilot)
-        while (
-            level is not self.context.samples
-            and not pilot.stopped
-            and (isinstance(level, Minibatches) or not small(pilot))
-        ):
-            level = self._after(level, pilot)
-            problem = replace(problem, samples=level, share=self._share(level), first_phase=problem.first_phase + 1)
-            pilot = solve_from(pilot.A, problem, self._stages_on(level)[-1:])
+    @property
+    def will_refine(self) -> bool:
+        """Whether a refinement is tried, so that the l_p estimate need not be a fine one."""
+        return self.context.refine in ("auto", "bernoulli-gaussian")
+
+    def run_pilot(self, starts: Starts) -> tuple[Estimate, Problem, list[Iteration]]:
+        """The l_p estimate on as few samples as give it a small error bar; its problem, and all iterations."""
+        context = self.context
+        samples = self.subsampler.begin()
+        score = self._score_held_out if isinstance(samples, Minibatches) else None
+        phases, share = self._make_phases(samples), self._share_of(samples)
+        pilot, problem, history = run_starts(samples, context.whitening, phases, starts, context.log, share, score)
+        while samples is not context.samples and not pilot.stopped:
+            if not isinstance(samples, Minibatches) and is_small(pilot):
+                break
+            samples = self._choose_next(samples, pilot)
+            problem = self._move_to(samples, problem)
+            pilot = run_phases(pilot.A, problem, self._make_phases(samples)[-1:])
         return pilot, problem, history
 
-    def _score(self, end: Solution) -> float:
-        """Objective by which starts are compared: on samples that none of them has seen.
-
-        Each start saw other samples last, and those that it saw speak for it.
-        """
-        level = self.subsampler.held_out()
-        problem = Problem(level, self.context.whitening.move_to(level.backend), self.context.log, self._share(level))
-        return problem.evaluate(end.A, end.objective, Quantities.MOMENTS, self.context.phases[-1].precision).mean_value
-
-    def _after(self, level: Dataset, pilot: Solution) -> Dataset:
-        """What to look at next: after batches that led somewhere, as many samples as give a small error bar."""
-        size = level.n_samples
-        if not isinstance(level, Minibatches):
-            return self.subsampler.level(GROWTH * size)
-        if not pilot.converged:
-            return self.subsampler.batches(2 * size) or self.subsampler.level(GROWTH * size)
-        error = float(mean_error(pilot.stats)) * pilot.stats.weight
-        sizes = [candidate for candidate in self.subsampler.sizes if candidate >= size]
-        likely = [candidate for candidate in sizes if error < LIKELY * SMALL_ERROR * candidate]
-        if not likely and sizes and error < UNLIKELY * SMALL_ERROR * sizes[-1]:
-            likely = sizes[-1:]  # worth a try, since all samples cost more
-        return self.subsampler.level(likely[0]) if likely else self.context.samples
-
-    def on_all(self, pilot: Solution, problem: Problem) -> tuple[Solution, Problem]:
-        """The l_p answer on all samples."""
-        if pilot.stopped or (problem.samples is self.context.samples and not self.hopeful):
+    def run_on_all(self, pilot: Estimate, problem: Problem) -> tuple[Estimate, Problem]:
+        """The l_p estimate on all samples."""
+        context = self.context
+        if pilot.stopped or (problem.samples is context.samples and not self.will_refine):
             return pilot, problem
-        problem = replace(problem, samples=self.context.samples, share=1.0, first_phase=problem.first_phase + 1)
-        return solve_from(pilot.A, problem, self.context.phases[-1:]), replace(
-            problem, first_phase=problem.first_phase + 1
-        )
+        problem = self._move_to(context.samples, problem)
+        pilot = run_phases(pilot.A, problem, context.phases[-1:])
+        return pilot, replace(problem, first_phase=problem.first_phase + 1)
 
-    def refined(self, pilot: Solution, problem: Problem, *, on_evidence: bool) -> Estimate | None:
-        """The refined answer by the quick road, or None if it leads nowhere."""
+    def refine(self, pilot: Estimate, problem: Problem) -> Estimate | None:
+        """The refined estimate, begun on few samples; None if that leads nowhere."""
+        context, few = self.context, problem.samples
         m, k = pilot.A.shape
-        r, n = problem.samples.n_samples, problem.samples.n_features
-        if pilot.stopped or m < k or not small(pilot) or few_samples(r, n):
+        if pilot.stopped or m < k or not is_small(pilot) or has_few_samples(few.n_samples, k):
             return None
-        later = problem.samples is not self.context.samples
-        few = Refiner(
-            problem,
-            self._witnesses_of(problem.samples),
-            self.context.phases[-1],
-            self.context.rng,
-            SUBSAMPLE_NOISE_FRACTION,
-            skip_final_evaluation=later and not problem.samples.backend.on_gpu,
-        )
-        found = self._found_on(problem.samples, few, pilot)
+        on_all = few is context.samples
+        drawn = context.drawn if on_all else CodeSubsample.draw(few, context.whitening, context.rng)
+        skip = not on_all and not few.backend.prefers_few_calls
+        lp_phase = context.phases[-1] if on_all else _relax_tol(context.phases[-1])
+        refinement = Refinement(problem, drawn, lp_phase, context.rng, SUBSAMPLE_NOISE_FRACTION, skip)
+        found = self._find_start(refinement, pilot, on_all=on_all)
         if found is None or found.stopped:
-            return None if found is None else stopped_at(pilot, few.drawn, found.status)
-        everything = replace(problem, samples=self.context.samples, share=1.0, first_phase=problem.first_phase + later)
-        phase = self._last_stage(found, pilot, few.drawn, problem.samples)
-        end = run_phase(everything, 0, phase, found.A)
+            return None if found is None else _stop_at(pilot, drawn, found.status)
+        assert isinstance(found.objective, SpikeSlabLikelihood)
+        assert isinstance(pilot.objective, Lp)
+        problem = problem if on_all else self._move_to(context.samples, problem)
+        phase = self._make_final_phase(found.objective, pilot.objective, few)
+        end = run_phase(problem, 0, phase, found.A)
         if end.stopped:
-            return stopped_at(pilot, few.drawn, end.status)
+            return _stop_at(pilot, drawn, end.status)
         if end.stats.secondary is None:
-            stats = everything.evaluate(
-                end.A, WithSecondary(end.objective, pilot.objective), phase.quantities, phase.precision
-            )
-            end = replace(end, stats=stats)
-        model = self.context.drawn.fitted(end.A)
-        decision = EXACT if exact(model, end.stats.weight) else AS_ASKED
-        if on_evidence and not decision.exact:
-            decision = self._evidence(end.stats, end.A)
-        doubtful = few.drawn.mixed_pairs(end.A, model) or (
-            on_evidence and not decision.exact and few.suspicious(end.A, model)
+            both = WithSecondary(primary_of(end.objective), pilot.objective)
+            end = replace(end, stats=problem.evaluate(end.A, both, phase.quantities, phase.precision))
+        law = context.drawn.fit_law(end.A)
+        decision = EXACT if is_exact(law, end.stats.weight) else AS_ASKED
+        if context.refine == "auto" and not decision.exact:
+            decision = _weigh_evidence(end.stats, end.A)
+        doubtful = bool(drawn.find_mixed_pairs(end.A, law)) or (
+            context.refine == "auto" and not decision.exact and refinement.suspects_corruption(end.A, law)
         )
-        if not (end.converged and decision.accepted) or doubtful:
+        if doubtful or not (end.converged and decision.accepted):
             return None
-        estimate = replace(found, A=end.A, stats=end.stats, status=end.status)
-        return few.refined(estimate, secondary(end.stats), model, "bernoulli-gaussian", decision.reason)
+        return refinement.complete(end, law, decision.reason)
 
-    def _found_on(self, level: Dataset, few: Refiner, pilot: Solution) -> Solution | None:
-        """The refined answer on the samples of a level, or None; on all of them, where to begin."""
-        if level is self.context.samples:
-            return replace(pilot, objective=SpikeSlabLikelihood(few.drawn.rough(pilot.A)))
-        found = few.climbed(pilot)  # which takes mixed pairs apart as well
+    def _find_start(self, refinement: Refinement, pilot: Estimate, *, on_all: bool) -> Estimate | None:
+        """The refined estimate on few samples, or None; where these are all there are, only where to begin."""
+        drawn = refinement.drawn
+        if on_all:
+            return replace(pilot, objective=SpikeSlabLikelihood(drawn.fit_rough_law(pilot.A), drawn))
+        found = refinement.climb(pilot)  # which separates mixed pairs as well
+        assert isinstance(found.objective, SpikeSlabLikelihood)
         if found.stopped:
             return found
-        if not found.converged or few.drawn.mixed_pairs(found.A, law_of(found)):
+        if not found.converged or drawn.find_mixed_pairs(found.A, found.objective.law):
             return None
-        return replace(found, objective=few.drawn.refit_freely(found.objective, found.A, 0.0))  # atoms are at rest
+        return replace(found, objective=found.objective.updated(found.A, 0.0))  # atoms have settled
 
-    def _witnesses_of(self, level: Dataset) -> CodeSubsample:
-        if level is self.context.samples:
-            return self.context.drawn
-        return CodeSubsample.draw(level, self.context.whitening, self.context.rng)
+    def _make_final_phase(self, likelihood: SpikeSlabLikelihood, lp: Lp, few: Dataset) -> Phase:
+        """Newton's steps on all samples, with l_p as secondary objective at the last, for the evidence.
 
-    def _last_stage(self, found: Solution, pilot: Solution, drawn: CodeSubsample, level: Dataset) -> Phase:
-        """Newton's steps on all samples, with l_p beside at the last look, for the evidence.
-
-        The first look is not the last unless the answer on fewer samples is exact: all samples move it by more than
-        they leave in doubt. So l_p, a third of the price, is left out there. A card looks at both in one go.
+        The first pass is not the last unless the estimate on fewer samples is exact: all samples move it by more than
+        they leave in doubt. So l_p, a third of the price, is left out there, except where both come in one call.
         """
-
-        def refit(before: Objective, A: Array, moved: float) -> Objective:
-            old = primary_of(before)
-            new = drawn.refit(old, A, moved)
-            return before if isinstance(before, WithSecondary) and new is old else WithSecondary(new, pilot.objective)
-
-        at_once = level.backend.on_gpu or exact(law_of(found), level.n_samples)
+        last = self.context.phases[-1]
+        at_once = few.backend.prefers_few_calls or is_exact(likelihood.law, few.n_samples)
+        digits = max(0.0, math.log10(DEFAULT_TOL / last.tol))
         return Phase(
-            WithSecondary(found.objective, pilot.objective) if at_once else found.objective,
+            WithSecondary(likelihood, lp, from_next_step=not at_once),
             PairwiseNewton(),
-            self.context.phases[-1].precision,
-            self.context.phases[-1].tol,
-            min(self.context.phases[-1].max_iter, MOST_LOOKS),
+            last.precision,
+            last.tol,
+            min(last.max_iter, MAX_FINAL_PASSES + math.ceil(PASSES_PER_DIGIT * digits)),
             quantities=Quantities.GRADIENT | Quantities.MOMENTS,
-            refit=refit,
-            objective_slack=1e-3,
+            objective_slack=LAW_SLACK,
             noise_fraction=FINAL_NOISE_FRACTION,
         )
 
-    def _evidence(self, stats: Statistics, A: Array) -> Decision:
-        """Hausman's test, the l_p answer on all samples taken to be a Newton step away."""
-        lp = secondary(stats)
-        between = pairwise_angles(lp, stats.secondary, A, 0.1) - pairwise_angles(stats, stats.G, A, 0.1)
-        return hausman(code_moments(lp), stats, 2 * total(between * between) / int(A.shape[0]))
-
-    def _stages_on(self, level: Dataset) -> list[Phase]:
-        """Stages for a level; if they do not end soon, samples are too few."""
-        if level is self.context.samples:
-            return [
-                replace(phase, noise_fraction=SUBSAMPLE_NOISE_FRACTION if self.hopeful else phase.noise_fraction)
-                for phase in self.context.phases
-            ]
-        most = min(self.context.phases[-1].max_iter, MOST_STEPS)
-        if isinstance(level, Minibatches):
-            return [replace(phase, max_iter=most, minibatches=True, give_up=unseen) for phase in self.context.phases]
-        # a card begins with a level, which is then all that l_p sees; and it writes over the sums of the last look
-        on_gpu = level.backend.on_gpu
-        noise_fraction = SUBSAMPLE_NOISE_FRACTION if on_gpu else LP_SUBSAMPLE_NOISE_FRACTION
-        phases = [
+    def _make_phases(self, samples: Dataset) -> list[Phase]:
+        """Phases of l_p on some samples; if they do not end soon, samples are too few."""
+        phases = list(self.context.phases)
+        if samples is self.context.samples:
+            if not self.will_refine:
+                return phases
+            return [replace(_relax_tol(phase), noise_fraction=SUBSAMPLE_NOISE_FRACTION) for phase in phases]
+        most = min(phases[-1].max_iter, MAX_SUBSAMPLE_STEPS)
+        if isinstance(samples, Minibatches):
+            return [replace(phase, max_iter=most, minibatches=True, give_up=looks_gaussian_unseen) for phase in phases]
+        # a device that begins with a subsample settles l_p there, and writes over the statistics of the last pass
+        few_calls = samples.backend.prefers_few_calls
+        fraction = SUBSAMPLE_NOISE_FRACTION if few_calls else LP_SUBSAMPLE_NOISE_FRACTION
+        return [
             replace(
-                phase,
+                _relax_tol(phase),
+                precision=samples.backend.coarse_precision(phase.precision),
                 max_iter=most,
-                noise_fraction=noise_fraction,
-                give_up=like_noise,
-                skip_final_evaluation=not on_gpu,
+                noise_fraction=fraction,
+                give_up=looks_gaussian,
+                skip_final_evaluation=not few_calls,
             )
-            for phase in self.context.phases
+            for phase in phases
         ]
-        return [replace(phase, precision=coarse(phase.precision, level)) for phase in phases]
 
-    @property
-    def hopeful(self) -> bool:
-        """Whether a refinement is tried, so that the l_p answer need not be a fine one."""
-        return self.context.refine in ("auto", "bernoulli-gaussian")
+    def _choose_next(self, samples: Dataset, pilot: Estimate) -> Dataset:
+        """Samples to evaluate next: after minibatches that led somewhere, as many as give a small error bar."""
+        size, subsampler = samples.n_samples, self.subsampler
+        if not isinstance(samples, Minibatches):
+            return subsampler.subsample(GROWTH * size)
+        if not pilot.converged:
+            return subsampler.minibatches(2 * size) or subsampler.subsample(GROWTH * size)
+        error = float(mean_error(pilot.stats)) * pilot.stats.weight
+        sizes = [candidate for candidate in subsampler.sizes if candidate >= size]
+        for candidate in sizes:
+            if error < LIKELY * SMALL_ERROR * candidate:
+                return subsampler.subsample(candidate)
+        if sizes and error < UNLIKELY * SMALL_ERROR * sizes[-1]:  # worth a try, since all samples cost more
+            return subsampler.subsample(sizes[-1])
+        return self.context.samples
 
-    def _run_on(self, level: Dataset, pilot: Solution) -> Problem:
-        start = pilot.iterations[-1].start
-        problem = Problem(
-            level,
-            self.context.whitening.move_to(level.backend),
-            self.context.log,
-            self._share(level),
-            start,
-            len(self.context.phases),
-        )
-        problem.iterations.extend(pilot.iterations)
-        return problem
+    def _score_held_out(self, end: Estimate) -> float:
+        """Objective by which starts are compared: on samples that none of them has seen.
 
-    def _share(self, level: Dataset) -> float:
-        return level.n_samples / self.context.samples.n_samples
+        Each start saw other samples last, and is better on those that it saw.
+        """
+        samples = self.subsampler.held_out()
+        whitening = self.context.whitening.move_to(samples.backend)
+        problem = Problem(samples, whitening, self.context.log, self._share_of(samples))
+        return problem.evaluate(end.A, end.objective, Quantities.MOMENTS, self.context.phases[-1].precision).mean_value
+
+    def _move_to(self, samples: Dataset, problem: Problem) -> Problem:
+        """The same start on other samples, a phase later."""
+        return replace(problem, samples=samples, share=self._share_of(samples), first_phase=problem.first_phase + 1)
+
+    def _share_of(self, samples: Dataset) -> float:
+        return samples.n_samples / self.context.samples.n_samples
 
 
-def like_noise(stats: Statistics) -> bool:
+def use_newton(phase: Phase) -> Phase:
+    """The same l_p phase with Newton's step, ending when that is of no more use."""
+    assert isinstance(phase.objective, Lp)
+    quantities = Quantities.GRADIENT | Quantities.MOMENTS
+    if phase.objective.p > MAX_NEWTON_EXPONENT:
+        return replace(phase, quantities=quantities)
+    direction = PairwiseNewton(least_curvature=LP_CURVATURE)
+    return replace(phase, direction=direction, quantities=quantities, noise_fraction=LP_NOISE_FRACTION)
+
+
+def is_small(pilot: Estimate) -> bool:
+    """Whether the error bar of an l_p estimate is small."""
+    return error_bar(pilot.stats.moments, pilot.stats.weight) < SMALL_ERROR
+
+
+def looks_gaussian(stats: Statistics) -> bool:
     """Whether no code is sparser than Gaussian noise looks after the same search: samples are too few to find any."""
-    magnitude, z2 = (to_numpy(total) / stats.weight for total in (stats.extra["magnitude"], stats.z2))
-    score = chance.sparsity_score(magnitude, z2, stats.weight)
-    return bool(np.max(score) < chance.chance_score(len(score)))
+    scores = score_sparsity(stats)
+    return bool(np.max(scores) < chance_score(len(scores)))
 
 
-def unseen(stats: Statistics) -> bool:
-    """Whether codes of samples that A has never seen are no sparser than Gaussian ones: such batches are too small.
+def looks_gaussian_unseen(stats: Statistics) -> bool:
+    """Whether codes of samples that A has never seen are no sparser than Gaussian ones: minibatches are too small.
 
     Any mixture of sparse codes is a little sparser, atoms or not.
     """
-    return sparsity(stats) < LEAST_SCORE
+    return measure_sparsity(stats) < MIN_MINIBATCH_SCORE
 
 
-def coarse(precision: str, level: Dataset) -> str:
-    """Precision of products that are only to come close: on a graphics card, that of its fast ones."""
-    return "tfloat32" if precision == "float32" and level.backend.on_gpu else precision
+def _weigh_evidence(stats: Statistics, A: Array) -> Decision:
+    """Hausman's test, the l_p estimate on all samples taken to be a Newton step away."""
+    lp = stats.of_secondary()
+    between = pairwise_angles(lp, stats.secondary, A, 0.1) - pairwise_angles(stats, stats.G, A, 0.1)
+    return apply_hausman_test(lp.moments, stats, 2 * total(between * between) / int(A.shape[0]))
 
 
-def small(pilot: Solution) -> bool:
-    """Whether the error bar of an l_p answer is small."""
-    return error_bar(code_moments(pilot.stats), pilot.stats.weight) < SMALL_ERROR
+def _relax_tol(phase: Phase) -> Phase:
+    """The same phase on samples that are not all: the digits that a small `tol` asks for are left to the last one."""
+    return replace(phase, tol=max(phase.tol, DEFAULT_TOL))
 
 
-def stopped_at(pilot: Solution, drawn: CodeSubsample, status: str) -> Estimate:
-    """The l_p answer of a fit that was stopped before its refinement could be judged."""
-    return replace(make_estimate(pilot, drawn), stopped=True, converged=False, status=f"{status}; kept l_p")
-
-
-def by_newton(phase: Phase) -> Phase:
-    """The same l_p stage with Newton's step, ending when that is of no more use."""
-    assert isinstance(phase.objective, Lp)
-    if phase.objective.p > LARGEST_P:
-        return replace(phase, quantities=Quantities.GRADIENT | Quantities.MOMENTS)
-    step = PairwiseNewton(least_curvature=LP_CURVATURE)
-    return replace(
-        phase, step=step, quantities=Quantities.GRADIENT | Quantities.MOMENTS, noise_fraction=LP_NOISE_FRACTION
-    )
+def _stop_at(pilot: Estimate, drawn: CodeSubsample, status: str) -> Estimate:
+    """The l_p estimate of a fit that was stopped before its refinement could be judged."""
+    return replace(drawn.complete(pilot), stopped=True, converged=False, status=f"{status}; kept l_p")

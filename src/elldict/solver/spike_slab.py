@@ -1,10 +1,14 @@
-"""The spike-and-slab law of a noisy code, its fit, and its likelihood as an objective."""
+"""The spike-and-slab law of a noisy code, its fit, and its likelihood as an objective.
+
+A code is z = b x + e with b ~ Bernoulli(density), x ~ N(0, power), e ~ N(0, noise). Density and power differ from atom
+to atom; the noise is shared, because white noise is white in every orthonormal basis.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.optimize
@@ -12,84 +16,108 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, Work, to_numpy
 from elldict.backend.torch import Fused
-from elldict.solver.objective import LinearCodes, Lp, Quantities, Summed, Term, Terms, Weighted
+from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted
 
 Vector = NDArray[np.float64]
 
-FINE, FINER = 22, 19
-"""Binary digits of a float32 that are left out to number its bin: two bins, or sixteen, for every factor of two."""
+DROPPED_BITS, DROPPED_BITS_POOLED = 22, 19
+"""Low bits of a float32 that its bin ignores: two bins, or sixteen for all atoms together, for every factor of two."""
 
-FEW_ROUNDS = 5
-CLOSE = 3e-4
-"""Relative change of a parameter in a round of expectation maximisation that is not worth another."""
+FULL_ROUNDS, UPDATE_ROUNDS = 40, 5
+"""Rounds of expectation maximisation: for a fit, and for codes that have moved a little since the last one."""
+
+CONVERGED_CHANGE = 3e-4
+"""Relative change of a parameter in a round that is not worth another."""
+
+DIFFERENT = 4.0
+"""Ratio of two noises, or of two mean squares, from which atoms are not alike."""
+
+SAME_LOG_NOISE, SAME_LOG_DENSITY = 0.1, 0.05
+"""Changes below which a law counts as unchanged: an objective that never settled would never let A settle."""
+
+MIN_NOISE_PER_MOVE = 2.0
+"""The standard deviation of the noise stays above this many times the last move of any atom: a pair of atoms still
+turned against each other blurs their zeros, and is pulled apart only while that blur passes for noise."""
 
 
 @dataclass(frozen=True)
 class SpikeSlab:
-    """Parameters of the law, for m atoms."""
+    """Parameters of the law for m atoms."""
 
-    density: Vector  # (m,)
-    power: Vector  # (m,) variance of an active code without noise
-    noise: float  # variance of the noise
+    density: Array  # (m,)
+    power: Array  # (m,) variance of an active code without noise
+    noise: Any  # variance of the noise: one number, or (m,) while each atom is fitted by itself
     least_noise: float = 0.0  # below which noise was not looked for
 
-    def activity(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
+    def activity(self, z2: Array) -> Array:
         """Probability that a code is active, given its square; atoms along the first axis."""
-        return 0.5 * (1 + np.tanh(0.5 * self._logit(z2)))
-
-    def log_density(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Logarithm of the density of a code, given its square; atoms along the first axis."""
-        inactive = np.log1p(-self.density)[:, None] - 0.5 * (math.log(2 * math.pi * self.noise) + z2 / self.noise)
-        return np.asarray(inactive + np.logaddexp(0.0, self._logit(z2)))
-
-    def _logit(self, z2: NDArray[np.float64]) -> NDArray[np.float64]:
-        offset, rate = logit_line(self)
-        return np.asarray(offset[:, None] + rate[:, None] * z2)
+        offset, rate = compute_log_odds(self)
+        return 0.5 * (1 + Backend.of(z2).xp.tanh(0.5 * (offset[:, None] + rate[:, None] * z2)))
 
 
-def logit_line(model: SpikeSlab) -> tuple[Vector, Vector]:
+FIRST_GUESS = SpikeSlab(np.array([0.3]), np.array([3.0]), np.array([0.1]))
+"""For codes of unit mean square."""
+
+
+def compute_log_odds(law: SpikeSlab) -> tuple[Array, Array]:
     """The log odds that a code is active are offset + rate z^2; one of each for an atom."""
-    return _line(model.density, model.power, np.full_like(model.power, model.noise))
+    xp, whole = Backend.of(law.density).xp, law.power + law.noise
+    offset = xp.log(law.density) - xp.log1p(-law.density) - 0.5 * xp.log(whole / law.noise)
+    return offset, 0.5 * (1 / law.noise - 1 / whole)
 
 
-def _line(density: Vector, power: Vector, noise: Vector) -> tuple[Vector, Vector]:
-    total = power + noise
-    offset = np.log(density) - np.log1p(-density) - 0.5 * np.log(total / noise)
-    return offset, 0.5 * (1 / noise - 1 / total)
+# --- codes to fit -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CodeHistogram:
-    """Codes of every atom, counted in bins of their logarithm: a hundred numbers stand for any number of codes."""
+    """Squared codes of m atoms: on the host counted in bins of their logarithm, on a graphics card as they are."""
 
-    count: NDArray[np.float64]  # (m, bins)
-    z2: NDArray[np.float64]  # (m, bins) mean square of the codes in a bin
+    count: Array | None  # (m, bins); None says that each counts once
+    z2: Array  # (m, bins) mean square of the codes in a bin
 
     @classmethod
-    def of(cls, Z: NDArray[np.float64]) -> CodeHistogram:
-        """Counts of codes Z (b, m)."""
-        return cls._binned(np.square(Z), None, FINE)
+    def of(cls, Z: Array) -> CodeHistogram:
+        """Histogram of codes Z (b, m)."""
+        if Backend.of(Z).on_gpu:  # which goes through all codes faster than it would count them
+            Z = Z.T
+            return cls(None, Z * Z)
+        return cls._bin(np.square(to_numpy(Z)), None, DROPPED_BITS)
 
     @property
-    def mean_square(self) -> Vector:
+    def mean_square(self) -> Array:
         """Mean square code of each atom."""
+        if self.count is None:
+            return Backend.of(self.z2).xp.mean(self.z2, axis=1)
         return np.asarray(np.sum(self.count * self.z2, axis=1) / np.sum(self.count, axis=1))
 
-    def pooled(self) -> CodeHistogram:
-        """All atoms as one, each scaled to unit mean square."""
-        scaled = (self.z2 / self.mean_square[:, None]).reshape(-1, 1)
-        # finer bins: these squares are means of bins already, and would be rounded twice
-        return CodeHistogram._binned(scaled, self.count.reshape(-1, 1), FINER)
+    def pool(self) -> CodeHistogram:
+        """Histogram of all atoms as one, each scaled to unit mean square; on the host."""
+        scaled = self.z2 / self.mean_square[:, None]
+        if self.count is not None:
+            # finer bins: these squares are means of bins already, and would be rounded twice
+            return self._bin(scaled.reshape(-1, 1), self.count.reshape(-1, 1), DROPPED_BITS_POOLED)
+        xp, (lowest, highest, per_octave) = Backend.of(scaled).xp, (-64, 16, 16)
+        octave = xp.log2(xp.reshape(scaled, (-1,)))
+        octave = xp.maximum(xp.minimum(octave, xp.full_like(octave, highest - 0.01)), xp.full_like(octave, lowest))
+        number = xp.astype(xp.floor(per_octave * (octave - lowest)), xp.int64)
+        n_bins = per_octave * (highest - lowest)
+        count = to_numpy(xp.bincount(number, minlength=n_bins)).astype(np.float64)  # whole numbers: exact in any order
+        return CodeHistogram(count[None, :], 2.0 ** (lowest + (np.arange(n_bins)[None, :] + 0.5) / per_octave))
+
+    def to_host(self) -> CodeHistogram:
+        """Return the same codes, binned on the host."""
+        return self._bin(to_numpy(self.z2).T, None, DROPPED_BITS) if self.count is None else self
 
     @classmethod
-    def _binned(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None, left_out: int) -> CodeHistogram:
-        """Count squares z2 (b, m) in bins; empty bins of all atoms are left out.
+    def _bin(cls, z2: NDArray[np.float64], weights: NDArray[np.float64] | None, dropped_bits: int) -> CodeHistogram:
+        """Count squares z2 (b, m) in bins; bins that are empty for all atoms are left out.
 
-        The first digits of a floating point number, exponent and all, are its logarithm, near enough.
+        The first bits of a floating point number, exponent and all, are its logarithm, near enough.
         """
         m = z2.shape[1]
         with np.errstate(over="ignore", under="ignore"):
-            where = z2.astype(np.float32).view(np.int32) >> left_out
+            where = z2.astype(np.float32).view(np.int32) >> dropped_bits
         lowest = int(np.min(where))
         bins = int(np.max(where)) - lowest + 1
         flat = (where + (bins * np.arange(m) - lowest)).ravel()
@@ -101,317 +129,166 @@ class CodeHistogram:
         return cls(count[:, used], total[:, used] / np.maximum(count[:, used], 1e-300))
 
 
-def fit_spike_slab(counts: CodeHistogram, *, least_noise: float) -> SpikeSlab:
+# --- fits -------------------------------------------------------------------------------------------------------------
+
+
+def fit_spike_slab(codes: CodeHistogram, *, least_noise: float) -> SpikeSlab:
     """Maximum likelihood; first for all atoms as one, then for each.
 
     The likelihood is unbounded: with the noise at zero and a single code there, it is infinite. So the fit comes down
     from a large noise by expectation maximisation, which stops at the first maximum, and stays near it from then on;
     never below `least_noise`.
 
-    While atoms are still on their way, the zeros of some are blurred more than those of others. A shared noise would
-    then suit the many, and the zeros of the few would pass for active codes for good. So the largest noise of an atom,
+    While atoms are still moving, the zeros of some are blurred more than those of others. A shared noise would then
+    suit the many, and the zeros of the few would pass for active codes for good. So the largest noise of an atom,
     fitted by itself, is taken for all where they differ by much.
     """
-    m, shared = len(counts.count), _shared(counts, least_noise)
-    start = _Guess(np.repeat(shared.density, m), shared.power * counts.mean_square, 0.05 * counts.mean_square)
-    own = _descended(counts, start, least_noise, rounds=40)
-    common = max(shared.noise, least_noise)
-    uneven = bool(np.max(own.noise) > 4 * np.median(own.noise))
-    if uneven:
-        common = float(np.max(own.noise))
-    start = replace(start, noise=np.full(m, common))
-    if np.max(counts.mean_square) > 4 * np.min(counts.mean_square):  # scaled alike, their noise was not
-        return replace(_climbed(counts, start, common if uneven else least_noise), least_noise=least_noise)
-    fitted = _descended(counts, start, least_noise, rounds=40, noise_known=True)
-    return SpikeSlab(fitted.density, fitted.power, common, least_noise)
+    sizes = to_numpy(codes.mean_square)
+    unequal = bool(np.max(sizes) > DIFFERENT * np.min(sizes))
+    codes = codes.to_host() if unequal else codes
+    start = fit_pooled(codes, least_noise)
+    alone = run_em(codes, replace(start, noise=0.05 * codes.mean_square), FULL_ROUNDS)
+    common, largest = max(start.noise, least_noise), float(np.max(to_numpy(alone.noise)))
+    blurred = largest > DIFFERENT * float(np.median(to_numpy(alone.noise)))
+    start = replace(start, noise=largest if blurred else common)
+    if unequal:  # scaled alike, their noise was not
+        return climb_likelihood(codes, start, largest if blurred else least_noise)
+    return move_to_host(run_em(codes, start, FULL_ROUNDS, noise_known=True))
 
 
-def _shared(counts: CodeHistogram, least_noise: float, rounds: int = 60) -> SpikeSlab:
-    """The law of all atoms as one: its power for a mean square of one, its noise for the mean square that they have."""
-    pool, scale = counts.pooled(), float(np.mean(counts.mean_square))
-    found = _climbed(pool, _descended(pool, FIRST_GUESS, least_noise / scale, rounds), least_noise / scale)
-    return replace(found, noise=found.noise * scale)
+def fit_roughly(codes: CodeHistogram, *, least_noise: float) -> SpikeSlab:
+    """A law to begin with while atoms are moving: that of all of them as one, and a few rounds for each."""
+    return move_to_host(follow_spike_slab(codes, fit_pooled(codes, least_noise, rounds=10)))
 
 
-def fit_roughly(counts: CodeHistogram, *, least_noise: float) -> SpikeSlab:
-    """A law to begin with while atoms are on their way: that of all of them as one, and a few rounds for each."""
-    m, shared = len(counts.count), _shared(counts, least_noise, rounds=10)
-    own = SpikeSlab(np.repeat(shared.density, m), shared.power * counts.mean_square, shared.noise, least_noise)
-    return update_spike_slab(counts, own)
+def update_spike_slab(codes: CodeHistogram, old: SpikeSlab, min_noise: float = 0.0) -> SpikeSlab:
+    """The law of codes that have moved a little, or `old` if it hardly differs.
+
+    Noise does not fall below `min_noise` unless it was there already.
+    """
+    new = move_to_host(follow_spike_slab(codes, old))
+    new = replace(new, noise=max(new.noise, min(old.noise, min_noise)))
+    drift = float(np.mean(np.abs(np.log(new.density / old.density))))
+    same = abs(math.log(new.noise / old.noise)) < SAME_LOG_NOISE and drift < SAME_LOG_DENSITY
+    return old if same else new
 
 
-def update_spike_slab(counts: CodeHistogram, model: SpikeSlab) -> SpikeSlab:
-    """The law a few rounds of expectation maximisation on from `model`: enough for codes that have moved a little.
+def follow_spike_slab(codes: CodeHistogram, law: SpikeSlab) -> SpikeSlab:
+    """The law a few rounds of expectation maximisation on from `law`; nothing is read from a device.
 
     Noise is the mean of what atoms have by themselves, or the largest where they differ by much, as in a full fit.
     """
-    m = len(model.density)
-    guess = _Guess(model.density, model.power, np.full(m, model.noise))
-    own = _descended(counts, guess, model.least_noise, rounds=FEW_ROUNDS)
-    largest = float(np.max(own.noise))
-    noise = largest if largest > 4 * np.median(own.noise) else float(np.mean(own.noise))
-    return replace(model, density=own.density, power=own.power, noise=noise)
+    own = run_em(codes, law, UPDATE_ROUNDS)
+    xp, m = Backend.of(own.noise).xp, int(own.noise.shape[0])
+    ordered = xp.sort(own.noise)
+    middle = 0.5 * (ordered[(m - 1) // 2] + ordered[m // 2])
+    return replace(own, noise=xp.where(ordered[-1] > DIFFERENT * middle, ordered[-1], xp.mean(own.noise)))
 
 
-@dataclass(frozen=True)
-class _Guess:
-    """Parameters on the way to a fit: each atom may still have its own noise."""
-
-    density: Vector
-    power: Vector
-    noise: Vector
-
-
-FIRST_GUESS = _Guess(np.array([0.3]), np.array([3.0]), np.array([0.1]))
-"""For codes of unit mean square."""
+def fit_pooled(codes: CodeHistogram, least_noise: float, rounds: int = 60) -> SpikeSlab:
+    """The law of all atoms as one, for each of them: power as its mean square, noise as that of all."""
+    pool, sizes = codes.pool(), codes.mean_square
+    xp = Backend.of(sizes).xp
+    scale = float(xp.mean(sizes))
+    guess = run_em(pool, replace(FIRST_GUESS, least_noise=least_noise / scale), rounds)
+    found = climb_likelihood(pool, guess, least_noise / scale)
+    density, power = float(found.density[0]), float(found.power[0])
+    return SpikeSlab(xp.full_like(sizes, density), power * sizes, found.noise * scale, least_noise)
 
 
-def _descended(
-    counts: CodeHistogram, guess: _Guess, least_noise: float, rounds: int, *, noise_known: bool = False
-) -> _Guess:
-    """Expectation maximisation, each atom by itself."""
-    number, half = np.sum(counts.count, axis=1), 0.5 * counts.count
-    for _ in range(rounds):
-        offset, rate = _line(guess.density, guess.power, guess.noise)
-        swing = half * np.tanh(0.5 * (offset[:, None] + rate[:, None] * counts.z2))
-        active = half + swing
-        share = np.add.reduce(active, axis=1)
-        active_square, idle_square = (np.einsum("ij,ij->i", part, counts.z2) for part in (active, half - swing))
-        kept = guess.power / (guess.power + guess.noise)  # x given z and activity: mean kept z, variance kept noise
-        blur = kept * guess.noise * share
-        before = guess
-        guess = _Guess(
-            density=np.clip(share / number, 1e-4, 1 - 1e-4),
-            power=np.maximum((kept**2 * active_square + blur) / np.maximum(share, 1e-300), least_noise),
-            noise=guess.noise
-            if noise_known
-            else np.maximum((idle_square + (1 - kept) ** 2 * active_square + blur) / number, least_noise),
-        )
-        if _close(before, guess):
-            break
-    return guess
-
-
-def _close(a: _Guess, b: _Guess) -> bool:
-    """Whether a round has changed next to nothing."""
-    moved = np.abs(b.noise - a.noise) > CLOSE * a.noise
-    return not np.any(moved | (np.abs(b.density - a.density) > CLOSE * a.density))
-
-
-def _climbed(counts: CodeHistogram, guess: _Guess, least_noise: float) -> SpikeSlab:
-    """Climb the likelihood with one noise for all, by L-BFGS in log odds and logarithms, where parameters are alike.
-
-    Expectation maximisation would take hundreds of rounds where noise and codes overlap.
-    """
-    m = len(guess.density)
-    number = float(np.sum(counts.count))
-    near = float(guess.noise[0])
-
-    def loss(x: Vector) -> tuple[float, Vector]:
-        model = _from_vector(x, m)
-        return (
-            -float(np.sum(counts.count * model.log_density(counts.z2))) / number,
-            -_slopes(counts, model) / number,
-        )
-
-    x = _to_vector(SpikeSlab(guess.density, guess.power, near))
-    bounds = [(-9.0, 9.0)] * m + [(value - 7, value + 7) for value in x[m : 2 * m]]
-    bounds += [(max(math.log(least_noise), math.log(near) - 2), math.log(near) + 2)]
-    found = scipy.optimize.minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
-    return _from_vector(np.asarray(found.x), m)
-
-
-def _slopes(counts: CodeHistogram, model: SpikeSlab) -> Vector:
-    """Derivatives of the log-likelihood by the log odds of density, log power and log noise."""
-    active = counts.count * model.activity(counts.z2)
-    inactive = counts.count - active
-    total = model.power + model.noise
-    by_total = 0.5 * np.sum(active * (counts.z2 / total[:, None] - 1), axis=1) / total
-    by_noise = 0.5 * np.sum(inactive * (counts.z2 / model.noise - 1)) / model.noise
-    by_odds = np.sum(active, axis=1) - model.density * np.sum(counts.count, axis=1)
-    return np.concatenate([by_odds, model.power * by_total, [model.noise * (by_noise + np.sum(by_total))]])
-
-
-def _to_vector(model: SpikeSlab) -> Vector:
-    odds = np.log(model.density) - np.log1p(-model.density)
-    return np.concatenate([odds, np.log(model.power), [math.log(model.noise)]])
-
-
-def _from_vector(x: Vector, m: int) -> SpikeSlab:
-    return SpikeSlab(1 / (1 + np.exp(-x[:m])), np.exp(x[m : 2 * m]), math.exp(x[2 * m]))
-
-
-BINS_PER_OCTAVE = 16
-OCTAVES = (-64, 16)
-"""Bins for the squares of all codes as one, in units of their mean square."""
-
-MANY_ROUNDS = 3000
-VERY_CLOSE = 1e-6
-"""Rounds take microseconds here, so that nothing but rounds is needed."""
-
-UNLIKE = 4.0
-"""Ratio of two noises, or of two mean squares, from which atoms are not alike_on_device."""
-
-
-@dataclass(frozen=True)
-class DeviceLaw:
-    """Parameters of the law for m atoms, (m,) each in float64; atoms may have a noise of their own."""
-
-    density: Array
-    power: Array
-    noise: Array
-
-    @classmethod
-    def of(cls, model: SpikeSlab, backend: Backend) -> DeviceLaw:
-        """The same law in a space."""
-        rows = np.stack([model.density, model.power, np.full_like(model.power, model.noise)])
-        return cls(*backend.asarray(rows, "float64"))
-
-    def on_host(self, least_noise: float) -> SpikeSlab:
-        """The same law as the host knows it; its noise is shared."""
-        density, power, noise = to_numpy(Backend.of(self.density).xp.stack([self.density, self.power, self.noise]))
-        return SpikeSlab(density.copy(), power.copy(), float(noise[0]), least_noise)
-
-    @property
-    def parts(self) -> tuple[Array, Array, Array]:
-        """All parameters."""
-        return self.density, self.power, self.noise
-
-    def with_noise(self, noise: Array) -> DeviceLaw:
-        """The same with one noise for all."""
-        return DeviceLaw(self.density, self.power, Backend.of(noise).xp.zeros_like(self.noise) + noise)
-
-
-def fitted_on_device(squares: Array, least: Array) -> DeviceLaw | None:
-    """Law of codes with these squares (m, b), as `fit_spike_slab` finds it; None if atoms differ much in size."""
-    xp = Backend.of(squares).xp
-    mean_square = xp.mean(squares, axis=1)
-    if bool(xp.max(mean_square) > UNLIKE * xp.min(mean_square)):
-        return None
-    shared = _shared_on_device(squares, mean_square, least)
-    start = DeviceLaw(xp.zeros_like(mean_square) + shared.density, shared.power * mean_square, 0.05 * mean_square)
-    own = _descended_on_device(squares, start, least, rounds=40)
-    largest = xp.max(own.noise)
-    common = xp.where(largest > UNLIKE * _median(own.noise), largest, xp.maximum(shared.noise[0], least[0]))
-    return _descended_on_device(squares, start.with_noise(common), least, rounds=40, noise_known=True)
-
-
-def rough_on_device(squares: Array, least: Array) -> DeviceLaw:
-    """A law to begin with while atoms are on their way, as `fit_roughly` finds it."""
-    xp = Backend.of(squares).xp
-    mean_square = xp.mean(squares, axis=1)
-    shared = _shared_on_device(squares, mean_square, least)
-    zeros = xp.zeros_like(mean_square)
-    return followed_on_device(
-        squares, DeviceLaw(zeros + shared.density, shared.power * mean_square, zeros + shared.noise), least
-    )
-
-
-def followed_on_device(squares: Array, law: DeviceLaw, least: Array) -> DeviceLaw:
-    """The law a few rounds on from `law`, as `update_spike_slab` finds it. Asks the device for no number."""
-    xp = Backend.of(squares).xp
-    own = own_laws(squares, law, least)
-    largest = xp.max(own.noise)
-    return own.with_noise(xp.where(largest > UNLIKE * _median(own.noise), largest, xp.mean(own.noise)))
-
-
-def own_laws(squares: Array, law: DeviceLaw, least: Array) -> DeviceLaw:
-    """The law of each atom by itself, a few rounds on."""
-    return _descended_on_device(squares, law, least, rounds=FEW_ROUNDS)
-
-
-def alike_on_device(new: DeviceLaw, old: DeviceLaw) -> Array:
-    """Whether two laws hardly differ, as an array of one number: 1 or 0."""
-    xp = Backend.of(new.density).xp
-    drift = xp.mean(xp.abs(xp.log(new.density / old.density)))
-    apart = xp.abs(xp.log(new.noise[0] / old.noise[0]))
-    return xp.astype((apart < 0.1) & (drift < 0.05), xp.float64)
-
-
-def _shared_on_device(squares: Array, mean_square: Array, least: Array) -> DeviceLaw:
-    """The law of all atoms as one: its power for a mean square of one, its noise for the mean square that they have.
-
-    A hundred thousand codes are counted in a thousand bins, by whole numbers, so that the order does not matter.
-    """
-    backend = Backend.of(squares)
+def run_em(codes: CodeHistogram, law: SpikeSlab, rounds: int, *, noise_known: bool = False) -> SpikeSlab:
+    """Expectation maximisation, each atom by itself, until nothing changes by much."""
+    z2, backend = codes.z2, Backend.of(codes.z2)
     xp = backend.xp
-    low, high = (BINS_PER_OCTAVE * edge for edge in OCTAVES)
-    scaled = xp.reshape(squares / mean_square[:, None], (-1,))
-    place = xp.floor(BINS_PER_OCTAVE * xp.log2(scaled)) - low
-    top = xp.full_like(place, high - low - 1)
-    place = xp.astype(xp.minimum(xp.maximum(place, xp.zeros_like(place)), top), xp.int64)
-    counts = _counted(place, high - low, backend)
-    middle = xp.arange(low, high, dtype=xp.float64, device=backend.device) + 0.5
-    scale = xp.mean(mean_square)
-    first = (FIRST_GUESS.density, FIRST_GUESS.power, FIRST_GUESS.noise)
-    guess = DeviceLaw(*backend.asarray(np.stack(first), "float64"))
-    bins = xp.reshape(xp.pow(xp.full_like(middle, 2.0), middle / BINS_PER_OCTAVE), (1, -1))
-    found = _descended_on_device(
-        bins, guess, least / scale, MANY_ROUNDS, counts=xp.reshape(counts, (1, -1)), close=VERY_CLOSE
-    )
-    return DeviceLaw(found.density, found.power, found.noise * scale)
-
-
-def _counted(place: Array, n_bins: int, backend: Backend) -> Array:
-    ones = backend.xp.ones_like(backend.xp.astype(place, backend.xp.float64))
-    counts = backend.xp.zeros(n_bins, dtype=backend.xp.float64, device=backend.device)
-    if hasattr(counts, "index_add_"):
-        return counts.index_add_(0, place, ones)  # whole numbers: exact in any order
-    return backend.xp.bincount(place, minlength=n_bins).astype(backend.xp.float64)
-
-
-def _descended_on_device(
-    squares: Array,
-    law: DeviceLaw,
-    least: Array,
-    rounds: int,
-    *,
-    counts: Array | None = None,
-    noise_known: bool = False,
-    close: float = CLOSE,
-) -> DeviceLaw:
-    """Expectation maximisation, each atom by itself."""
-    kernels = Backend.of(squares).kernels
-    if kernels is not None:
-        how = {"close": close, "noise_known": noise_known}
-        return DeviceLaw(*kernels.descended(squares, counts, law.parts, least, rounds, **how))
+    density, power = backend.asarray(law.density, "float64"), backend.asarray(law.power, "float64")
+    law = SpikeSlab(density, power, backend.asarray(law.noise, "float64") + xp.zeros_like(power), law.least_noise)
+    floor = xp.full_like(power, law.least_noise)
+    if backend.kernels is not None:
+        parts, options = (law.density, law.power, law.noise), {"close": CONVERGED_CHANGE, "noise_known": noise_known}
+        found = backend.kernels.descended(z2, codes.count, parts, floor, rounds, **options)
+        return SpikeSlab(found[0], found[1], found[2], law.least_noise)
+    count = xp.ones_like(z2) if codes.count is None else codes.count
+    number, half = xp.sum(count, axis=1), 0.5 * count
+    tiny, lowest, highest = xp.full_like(power, 1e-300), xp.full_like(power, 1e-4), xp.full_like(power, 1 - 1e-4)
     for _ in range(rounds):
         before = law
-        law = _round(squares, counts, law, least, noise_known=noise_known)
-        if _close_on_device(before, law, close):
+        offset, rate = compute_log_odds(law)
+        swing = half * xp.tanh(0.5 * (offset[:, None] + rate[:, None] * z2))
+        active = half + swing
+        sums = xp.sum(active, axis=1)
+        active_square, idle_square = xp.einsum("ij,ij->i", active, z2), xp.einsum("ij,ij->i", half - swing, z2)
+        kept = law.power / (law.power + law.noise)  # x given z and activity: mean kept z, variance kept noise
+        blur = kept * law.noise * sums
+        noise = (idle_square + (1 - kept) ** 2 * active_square + blur) / number
+        law = SpikeSlab(
+            density=xp.minimum(xp.maximum(sums / number, lowest), highest),
+            power=xp.maximum((kept**2 * active_square + blur) / xp.maximum(sums, tiny), floor),
+            noise=law.noise if noise_known else xp.maximum(noise, floor),
+            least_noise=law.least_noise,
+        )
+        moved = xp.abs(law.noise - before.noise) > CONVERGED_CHANGE * before.noise
+        if not xp.any(moved | (xp.abs(law.density - before.density) > CONVERGED_CHANGE * before.density)):
             break
     return law
 
 
-def _round(squares: Array, counts: Array | None, law: DeviceLaw, least: Array, *, noise_known: bool) -> DeviceLaw:
-    """One round for all atoms, by the array library's own functions."""
-    xp = Backend.of(squares).xp
-    count = xp.ones_like(squares) if counts is None else counts
-    number, whole = xp.sum(count, axis=1), law.power + law.noise
-    offset = xp.log(law.density) - xp.log1p(-law.density) - 0.5 * xp.log(whole / law.noise)
-    rate = 0.5 * (1 / law.noise - 1 / whole)
-    active = count * (0.5 + 0.5 * xp.tanh(0.5 * (offset[:, None] + rate[:, None] * squares)))
-    share = xp.sum(active, axis=1)
-    active_square, idle_square = xp.sum(active * squares, axis=1), xp.sum((count - active) * squares, axis=1)
-    kept = law.power / whole
-    blur = kept * law.noise * share
-    floor = xp.zeros_like(share) + least
-    density = share / number
-    density = xp.minimum(xp.maximum(density, xp.full_like(density, 1e-4)), xp.full_like(density, 1 - 1e-4))
-    power = (kept**2 * active_square + blur) / xp.maximum(share, xp.full_like(share, 1e-300))
-    noise = (idle_square + (1 - kept) ** 2 * active_square + blur) / number
-    return DeviceLaw(density, xp.maximum(power, floor), law.noise if noise_known else xp.maximum(noise, floor))
+def move_to_host(law: SpikeSlab) -> SpikeSlab:
+    """The same law as NumPy arrays, its noise as one number."""
+    noise = to_numpy(law.noise)
+    shared = float(noise) if noise.ndim == 0 else float(noise[0])
+    return replace(law, density=to_numpy(law.density), power=to_numpy(law.power), noise=shared)
 
 
-def _close_on_device(a: DeviceLaw, b: DeviceLaw, close: float) -> bool:
-    xp = Backend.of(a.noise).xp
-    moved = (xp.abs(b.noise - a.noise) > close * a.noise) | (xp.abs(b.density - a.density) > close * a.density)
-    return not bool(xp.any(moved))
+def climb_likelihood(codes: CodeHistogram, start: SpikeSlab, least_noise: float) -> SpikeSlab:
+    """Maximise the likelihood with one noise for all, by L-BFGS in log odds and logarithms.
+
+    Expectation maximisation would take hundreds of rounds where noise and codes overlap.
+    """
+    start = move_to_host(start)
+    m, near = len(start.density), math.log(start.noise)
+    odds = np.log(start.density) - np.log1p(-start.density)
+    x = np.concatenate([odds, np.log(start.power), [near]])
+    bounds = [(-9.0, 9.0)] * m + list(zip(x[m:-1] - 7, x[m:-1] + 7, strict=True))
+    bounds.append((max(math.log(least_noise), near - 2), near + 2))
+    options = {"maxiter": 200}
+    found = scipy.optimize.minimize(
+        negative_log_likelihood, x, codes, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
+    return replace(_law_at(np.asarray(found.x)), least_noise=start.least_noise)
 
 
-def _median(values: Array) -> Any:
-    ordered, m = Backend.of(values).xp.sort(values), int(values.shape[0])
-    return 0.5 * (ordered[(m - 1) // 2] + ordered[m // 2])
+def negative_log_likelihood(x: Vector, codes: CodeHistogram) -> tuple[float, Vector]:
+    """Mean over codes, and its gradient, by the log odds of the densities, the log powers and the log noise."""
+    law, count, z2 = _law_at(x), codes.count, codes.z2
+    assert count is not None
+    number = float(np.sum(count))
+    offset, rate = compute_log_odds(law)
+    logit = offset[:, None] + rate[:, None] * z2
+    inactive = np.log1p(-law.density)[:, None] - 0.5 * (math.log(2 * math.pi * law.noise) + z2 / law.noise)
+    value = float(np.sum(count * (inactive + np.logaddexp(0.0, logit))))
+    active = count * (0.5 * (1 + np.tanh(0.5 * logit)))
+    whole = law.power + law.noise
+    by_whole = 0.5 * np.sum(active * (z2 / whole[:, None] - 1), axis=1) / whole
+    by_noise = 0.5 * np.sum((count - active) * (z2 / law.noise - 1)) / law.noise
+    by_odds = np.sum(active, axis=1) - law.density * np.sum(count, axis=1)
+    slopes = np.concatenate([by_odds, law.power * by_whole, [law.noise * (by_noise + np.sum(by_whole))]])
+    return -value / number, -slopes / number
+
+
+def _law_at(x: Vector) -> SpikeSlab:
+    m = len(x) // 2
+    return SpikeSlab(1 / (1 + np.exp(-x[:m])), np.exp(x[m : 2 * m]), math.exp(x[2 * m]))
+
+
+# --- the likelihood as an objective -----------------------------------------------------------------------------------
+
+
+class LawSource(Protocol):
+    """Drawn samples, from whose codes a law is fitted anew when A has moved."""
+
+    def update(self, law: SpikeSlab, A: Array, min_noise: float) -> SpikeSlab:
+        """Return the law of the codes at A, or `law` if it hardly differs."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -420,78 +297,84 @@ class SpikeSlabLikelihood(LinearCodes):
 
     The linear part of its derivative is left out: it belongs to sum z^2, which no rotation changes. What remains, times
     the variance of the noise, is g = E[x|z], the best guess of the code without noise. So a power step with this
-    contrast is a step of expectation maximisation.
+    objective is a step of expectation maximisation.
     """
 
-    model: SpikeSlab
+    law: SpikeSlab
+    drawn: LawSource | None = field(default=None, repr=False, compare=False)  # None: the law stays as it is
+    min_noise_per_move: float = field(default=MIN_NOISE_PER_MOVE, compare=False)
     known: dict[tuple[Backend, str], Coefficients] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True
     )
 
+    @property
+    def fixed(self) -> bool:  # type: ignore[override]
+        """Whether the law stays as it is while A moves."""
+        return self.drawn is None
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "known": {}}  # pickled for other processes, which have spaces of their own
+        return {**vars(self), "known": {}, "drawn": None}  # pickled for other processes, to be evaluated there
+
+    def updated(self, A: Array, largest_move: float) -> SpikeSlabLikelihood:
+        """Fit the law to the codes at A; noise does not fall faster than atoms settle."""
+        if self.drawn is None:
+            return self
+        law = self.drawn.update(self.law, A, (self.min_noise_per_move * largest_move) ** 2)
+        return self if law is self.law else replace(self, law=law, known={})
+
+    def resumed(self, before: Objective) -> SpikeSlabLikelihood:
+        """Go on with the law of the phase before."""
+        return replace(self, law=before.law, known={}) if isinstance(before, SpikeSlabLikelihood) else self
 
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
-        """Contrast of the codes Z (b, m)."""
+        """Evaluate at the codes Z (b, m).
+
+        log q(z) = log(1 + e^(-2h)) + log of the active law, h half of the log odds; written so that nothing overflows
+        or cancels: log(1 + e^(-2h)) = log 2 - 2 min(h, 0) - log(1 + |tanh h|).
+        """
         if work.fused is not None and Quantities.MOMENTS in quantities and Quantities.INACTIVE not in quantities:
             return self.fused(Z, work.fused, secondary=None)
-        coefficients = self.coefficients(Z)
+        c = self.coefficients(Z)
         z2 = work.map(xp.multiply, Z, Z, into="square")
-        half = work.map(xp.multiply, z2, coefficients.rate, into="logit")
-        half = work.map(xp.add, half, coefficients.offset, into="logit")
+        half = work.map(xp.multiply, z2, c.rate, into="logit")
+        half = work.map(xp.add, half, c.offset, into="logit")
         swing = work.map(xp.tanh, half, into="swing")  # the activity is (1 + swing) / 2
         g = work.map(xp.add, work.map(xp.multiply, swing, Z, into="g"), Z, into="g")
-        value = self._value(z2, half, swing, coefficients, work, xp)
-        inactive = 0.5 - 0.5 * swing if Quantities.INACTIVE in quantities else None
-        if Quantities.MOMENTS not in quantities:
-            return Terms(g, coefficients.kept, value=value, z2=z2, inactive=inactive)
-        gz = work.map(xp.multiply, g, Z, into="gz")
-        missing = work.map(xp.subtract, swing, 1, into="missing")  # minus twice the probability of being idle
-        bend = (-2 * coefficients.steep * coefficients.kept, (gz, missing))
-        slope = Weighted(((coefficients.kept, missing), bend), constant=2 * coefficients.kept)
-        return Terms(g, coefficients.kept, slope=slope, value=value, z2=z2, inactive=inactive)
-
-    def fused(self, Z: Array, kernels: Fused, secondary: Lp | None) -> Terms:
-        """The same by kernels that read the codes once, with l_p beside it if asked."""
-        coefficients = self.coefficients(Z)
-        g, other, found = kernels.likelihood(
-            Z, coefficients.offset, coefficients.rate, None if secondary is None else secondary.p
-        )
-        stats = {name: Summed(total) for name, total in found.items()}
-        bend = (-2 * coefficients.steep * coefficients.kept, stats["bend"])
-        value = ((-2.0, stats["below"]), (-1.0, stats["logs"]), (-coefficients.precision, stats["z2"]))
-        extra: dict[str, Term] = {}
-        if secondary is not None:
-            extra["beside_magnitude"] = stats["magnitude"]
-            extra["beside_slope"] = Weighted(((secondary.p - 1, stats["weight"]),))
-            extra["beside_g2"] = stats["beside_g2"]
-            extra["cross"] = Weighted(((coefficients.kept, stats["cross"]),))
-        return Terms(
-            g,
-            coefficients.kept,
-            slope=Weighted(((coefficients.kept, stats["missing"]), bend), constant=2 * coefficients.kept),
-            value=Weighted(value, constant=coefficients.level),
-            z2=stats["z2"],
-            g2=stats["g2"],
-            secondary=other,
-            extra=extra,
-        )
-
-    def _value(self, z2: Array, half: Array, swing: Array, coefficients: Coefficients, work: Work, xp: Any) -> Weighted:
-        """Log q(z) = log(1 + e^(-2h)) + log of the active law, written so that nothing overflows or cancels.
-
-        log(1 + e^(-2h)) = log 2 - 2 min(h, 0) - log(1 + |tanh h|).
-        """
         below = work.map(xp.minimum, half, 0, into="below")
         logs = work.map(xp.add, work.map(xp.abs, swing, into="logs"), 1, into="logs")
         logs = work.map(xp.log, logs, into="logs")
-        return Weighted(((-2.0, below), (-1.0, logs), (-coefficients.precision, z2)), constant=coefficients.level)
+        value = Weighted(((-2.0, below), (-1.0, logs), (-c.precision, z2)), constant=c.level)
+        inactive = 0.5 - 0.5 * swing if Quantities.INACTIVE in quantities else None
+        if Quantities.MOMENTS not in quantities:
+            return Terms(g, c.kept, value=value, z2=z2, inactive=inactive)
+        gz = work.map(xp.multiply, g, Z, into="gz")
+        missing = work.map(xp.subtract, swing, 1, into="missing")  # minus twice the probability of being inactive
+        bend = (-2 * c.steep * c.kept, (gz, missing))
+        slope = Weighted(((c.kept, missing), bend), constant=2 * c.kept)
+        return Terms(g, c.kept, slope=slope, value=value, z2=z2, inactive=inactive)
+
+    def fused(self, Z: Array, kernels: Fused, secondary: Lp | None) -> Terms:
+        """The same by kernels that read the codes once, with l_p at the same codes if asked."""
+        c = self.coefficients(Z)
+        g, other, found = kernels.likelihood(Z, c.offset, c.rate, None if secondary is None else secondary.p)
+        sums = {name: Summed(total) for name, total in found.items()}
+        bend = (-2 * c.steep * c.kept, sums["bend"])
+        value = ((-2.0, sums["below"]), (-1.0, sums["logs"]), (-c.precision, sums["z2"]))
+        extra: dict[str, Term] = {}
+        if secondary is not None:
+            extra["secondary_magnitude"] = sums["magnitude"]
+            extra["secondary_slope"] = Weighted(((secondary.p - 1, sums["weight"]),))
+            extra["secondary_g2"] = sums["secondary_g2"]
+            extra["cross"] = Weighted(((c.kept, sums["cross"]),))
+        slope = Weighted(((c.kept, sums["missing"]), bend), constant=2 * c.kept)
+        weighted = Weighted(value, constant=c.level)
+        return Terms(g, c.kept, slope, weighted, z2=sums["z2"], g2=sums["g2"], secondary=other, extra=extra)
 
     def coefficients(self, Z: Array) -> Coefficients:
-        """Lines for codes like these."""
+        """Coefficients for codes like these."""
         backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
         if (backend, dtype) not in self.known:
-            self.known[backend, dtype] = Coefficients.of(self.model, backend, dtype)
+            self.known[backend, dtype] = Coefficients.of(self.law, backend, dtype)
         return self.known[backend, dtype]
 
 
@@ -499,7 +382,7 @@ class SpikeSlabLikelihood(LinearCodes):
 class Coefficients:
     """What multiplies and shifts the codes of each atom, where the codes are, and their sums, in float64."""
 
-    offset: Array  # halves of the line of the log odds, as tanh wants them
+    offset: Array  # halves of the log odds, as tanh wants them
     rate: Array
     steep: Array  # the rate for sums
     kept: Array  # half of the share of an active code that is no noise
@@ -507,18 +390,19 @@ class Coefficients:
     level: Array  # logarithm of the density of an active code at zero, and log 2
 
     @classmethod
-    def of(cls, model: SpikeSlab, backend: Backend, dtype: str) -> Coefficients:
-        """Lines for codes of this precision in this space."""
-        halves, stats = cls.rows(model.density, model.power, np.full_like(model.power, model.noise), np)
-        return cls(
-            *(backend.asarray(row, dtype) for row in halves), *(backend.asarray(row, "float64") for row in stats)
-        )
+    def of(cls, law: SpikeSlab, backend: Backend, dtype: str) -> Coefficients:
+        """Coefficients for codes of this precision on this backend."""
+        for_codes, for_sums = cls.rows(law)
+        parts = [backend.asarray(for_codes[0], dtype), backend.asarray(for_codes[1], dtype)]
+        for row in for_sums:
+            parts.append(backend.asarray(row, "float64"))
+        return cls(*parts)
 
     @staticmethod
-    def rows(density: Array, power: Array, noise: Array, xp: Any) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
-        """The halves for codes, and what is for sums; parameters are arrays (m,) of one library."""
-        whole = power + noise
-        rate = (1 / noise - 1 / whole) / 4
-        offset = (xp.log(density) - xp.log1p(-density) - 0.5 * xp.log(whole / noise)) / 2
-        level = math.log(2) + xp.log(density) - 0.5 * xp.log(2 * math.pi * whole)
-        return (offset, rate), (rate, power / whole / 2, 0.5 / whole, level)
+    def rows(law: SpikeSlab) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
+        """Coefficients for codes, and those for sums, on the backend of the law."""
+        xp, whole = Backend.of(law.density).xp, law.power + law.noise
+        rate = (1 / law.noise - 1 / whole) / 4
+        offset = (xp.log(law.density) - xp.log1p(-law.density) - 0.5 * xp.log(whole / law.noise)) / 2
+        level = math.log(2) + xp.log(law.density) - 0.5 * xp.log(2 * math.pi * whole)
+        return (offset, rate), (rate, law.power / whole / 2, 0.5 / whole, level)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
-import numpy as np
 from scipy.integrate import quad
 from scipy.special import gamma
-
-from elldict.backend.base import Array, Backend, to_numpy
 
 __all__ = ["cramer_rao_bound", "expected_error", "gaussian_moment"]
 
@@ -153,84 +149,6 @@ def _location_information(density: float, noise_std: float) -> float:
     edges = [0.0, 2 * noise_std, 6 * noise_std, 12 * noise_std, 12 * noise_std + 12]
     parts = (quad(integrand, a, b, epsrel=1e-10, limit=200)[0] for a, b in itertools.pairwise(edges))
     return 2 * float(sum(parts))
-
-
-@dataclass(frozen=True)
-class CodeMoments:
-    """Moments of the codes of m atoms under a contrast with derivative g.
-
-    Attributes
-    ----------
-    gz, g2, slope, z2 : array of shape (m,)
-        E g(z) z, E g(z)^2, E g'(z) and E z^2, for each atom; of any library, and so is what is made of them.
-    """
-
-    gz: Array
-    g2: Array
-    slope: Array
-    z2: Array
-
-    def on_host(self) -> CodeMoments:
-        """The same as NumPy arrays."""
-        return CodeMoments(*map(to_numpy, (self.gz, self.g2, self.slope, self.z2)))
-
-    def curvatures(self) -> Array:
-        """h_ij (m, m): second derivative of the objective by the angle between two atoms; a maximum needs h > 0."""
-        crossed = self.slope[:, None] * self.z2[None, :]
-        return self.gz[:, None] + self.gz[None, :] - crossed - crossed.T
-
-    def angle_variances(self, n_samples: float) -> Array:
-        """Variance (m, m) of the angle between each two atoms; infinite where the objective has no maximum."""
-        return self.angle_covariances(self, self.g2, n_samples)
-
-    def angle_covariances(self, other: CodeMoments, cross: Array, n_samples: float) -> Array:
-        """Covariance (m, m) of the angles under two contrasts; `cross` is E g(z) g_other(z) for each atom."""
-        space = Backend.of(self.gz)
-        xp = space.xp
-        noise = cross[:, None] * self.z2[None, :]
-        signal = self.gz[:, None] * other.gz[None, :]
-        h1, h2 = self.curvatures(), other.curvatures()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            variance = (noise + noise.T - signal - signal.T) / (n_samples * h1 * h2)
-        variance = xp.where((h1 > 0) & (h2 > 0), variance, xp.full_like(variance, math.inf))
-        own = xp.eye(int(cross.shape[0]), dtype=variance.dtype, device=space.device) > 0
-        return xp.where(own, xp.zeros_like(variance), variance)
-
-
-def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, unsought_variance: float = 0.0) -> Array:
-    """First-order error of each atom, from the moments of its codes: twice the sum of the variances of its angles.
-
-    `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well.
-    """
-    xp = Backend.of(moments.gz).xp
-    variances = moments.angle_variances(n_samples)
-    within = xp.sum(xp.maximum(variances, xp.zeros_like(variances)), axis=1)
-    if not n_unsought:
-        return 2 * within
-    margin = moments.gz - unsought_variance * moments.slope
-    with np.errstate(divide="ignore", invalid="ignore"):
-        outside = n_unsought * unsought_variance * moments.g2 / (n_samples * margin**2)
-    return 2 * (within + xp.where(margin > 0, outside, xp.full_like(outside, math.inf)))
-
-
-def whitening_error(n_directions: int, n_samples: float) -> float:
-    """Error that atoms inherit from whitening by the covariance of r samples instead of the true one.
-
-    The covariance of two independent codes of unit variance is off by a variance of 1/r. Its inverse square root is
-    off by half of that distance, which tilts each atom towards each other one: 2 (n - 1) / (4 r).
-    """
-    return (n_directions - 1) / (2 * n_samples)
-
-
-def with_small_sample_correction(errors: Array, n_features: int, n_samples: float) -> Array:
-    """Error bars from fitted codes are too small when samples are few, because the fit has seen its own noise.
-
-    The mean error b becomes b (1 + 3 n/r + 3 b), and each atom's in proportion.
-    """
-    xp = Backend.of(errors).xp
-    mean = float(xp.mean(errors))
-    corrected = errors * (1 + 3 * n_features / n_samples + 3 * min(mean, 1.0))
-    return xp.minimum(corrected, xp.ones_like(corrected))
 
 
 def _first_order_error(p: float, n: int, r: int, density: float, noise_std: float, m: int) -> float:

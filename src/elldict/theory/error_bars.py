@@ -1,0 +1,110 @@
+"""Error bars of a fit, from the moments of its codes; and what chance alone can produce."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.backend.base import Array, Backend
+
+
+@dataclass(frozen=True)
+class CodeMoments:
+    """Moments of the codes of m atoms under an objective with derivative g.
+
+    Attributes
+    ----------
+    gz, g2, slope, z2 : array of shape (m,)
+        E g(z) z, E g(z)^2, E g'(z) and E z^2, for each atom; of any library, and so is what is made of them.
+    """
+
+    gz: Array
+    g2: Array
+    slope: Array
+    z2: Array
+
+    def curvatures(self) -> Array:
+        """h_ij (m, m): second derivative of the objective by the angle between two atoms; a maximum needs h > 0."""
+        crossed = self.slope[:, None] * self.z2[None, :]
+        return self.gz[:, None] + self.gz[None, :] - crossed - crossed.T
+
+    def angle_covariances(self, other: CodeMoments, cross: Array, n_samples: float) -> Array:
+        """Covariance (m, m) of the angles under two objectives; `cross` is E g(z) g_other(z) for each atom."""
+        backend = Backend.of(self.gz)
+        xp = backend.xp
+        noise = cross[:, None] * self.z2[None, :]
+        signal = self.gz[:, None] * other.gz[None, :]
+        h1, h2 = self.curvatures(), other.curvatures()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = (noise + noise.T - signal - signal.T) / (n_samples * h1 * h2)
+        variance = xp.where((h1 > 0) & (h2 > 0), variance, xp.full_like(variance, math.inf))
+        own = xp.eye(int(cross.shape[0]), dtype=variance.dtype, device=backend.device) > 0
+        return xp.where(own, xp.zeros_like(variance), variance)
+
+
+def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, unsought_variance: float = 0.0) -> Array:
+    """First-order error of each atom, from the moments of its codes: twice the sum of the variances of its angles.
+
+    `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well.
+    """
+    xp = Backend.of(moments.gz).xp
+    variances = moments.angle_covariances(moments, moments.g2, n_samples)
+    within = xp.sum(xp.maximum(variances, xp.zeros_like(variances)), axis=1)
+    if not n_unsought:
+        return 2 * within
+    margin = moments.gz - unsought_variance * moments.slope
+    with np.errstate(divide="ignore", invalid="ignore"):
+        outside = n_unsought * unsought_variance * moments.g2 / (n_samples * margin**2)
+    return 2 * (within + xp.where(margin > 0, outside, xp.full_like(outside, math.inf)))
+
+
+def whitening_error(n_directions: int, n_samples: float) -> float:
+    """Error that atoms inherit from whitening by the covariance of r samples instead of the true one.
+
+    The covariance of two independent codes of unit variance is off by a variance of 1/r. Its inverse square root is
+    off by half of that distance, which tilts each atom towards each other one: 2 (n - 1) / (4 r).
+    """
+    return (n_directions - 1) / (2 * n_samples)
+
+
+def with_small_sample_correction(errors: Array, n_features: int, n_samples: float) -> Array:
+    """Error bars from fitted codes are too small when samples are few, because the fit has seen its own noise.
+
+    The mean error b becomes b (1 + 3 n/r + 3 b), and each atom's in proportion.
+    """
+    xp = Backend.of(errors).xp
+    mean = float(xp.mean(errors))
+    corrected = errors * (1 + 3 * n_features / n_samples + 3 * min(mean, 1.0))
+    return xp.minimum(corrected, xp.ones_like(corrected))
+
+
+def sampling_condition(n_samples: int, n_directions: int) -> float:
+    """Condition number that the covariance of white samples shows by chance (Marchenko and Pastur)."""
+    ratio = math.sqrt(n_directions / n_samples)
+    return math.inf if ratio >= 1 else ((1 + ratio) / (1 - ratio)) ** 2
+
+
+def sparsity_score(
+    mean_magnitude: NDArray[np.float64], mean_square: NDArray[np.float64], n_samples: float
+) -> NDArray[np.float64]:
+    """Standard errors by which codes are sparser than Gaussian ones of the same variance.
+
+    A Gaussian code has E|z| = sqrt(2/pi) of its root mean square, a sparse one less, a sub-Gaussian one more. The
+    ratio of the two sample moments has variance (1 - 3/pi)/r for Gaussian codes (delta method). Unlike
+    kappa = E g z - E z^2 E g' it is not carried away by the few largest codes, which is where l_p looks.
+    """
+    gap = math.sqrt(2 / math.pi) - mean_magnitude / np.sqrt(mean_square)
+    return np.asarray(gap / math.sqrt((1 - 3 / math.pi) / n_samples))
+
+
+def chance_score(n_directions: int) -> float:
+    """Sparsity score that maximisation over n directions can reach on pure Gaussian noise.
+
+    The score of one direction is standard normal; over all directions it is a Gaussian field on the sphere whose
+    leading part is of fourth degree, and its maximum grows like 1.79 sqrt(n) (the ground state of the spherical
+    4-spin model). l_p aims at another contrast and at n orthogonal directions at once, and reaches 1.25 sqrt(n).
+    """
+    return 1 + 1.5 * math.sqrt(n_directions)
