@@ -5,17 +5,20 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from elldict import LpDictionaryLearning, baselines
-from elldict.baselines.riemannian_gradient import riemannian_step
-from elldict.baselines.top_k import keep_largest
-from elldict.baselines.trust_region import SmoothedL1
+from elldict import LpDictionaryLearning
 from elldict.metrics import match_atoms
 from elldict.solver.polar import random_orthonormal
+from experiments import peers
+from experiments.peers.riemannian_gradient import riemannian_step
+from experiments.peers.top_k import keep_largest
+from experiments.peers.trust_region import SmoothedL1
 
+ROOT = Path(__file__).parents[1]
 LIBRARIES = {"KSVD": "dictlearn", "TrustRegionL1": "pymanopt", "RiemannianGradient": "pymanopt", "Picard": "picard"}
 
 
@@ -28,7 +31,7 @@ def needs(name):
 def make(name, **more):
     options = {"KSVD": {"n_nonzero_coefs": 2, "max_iter": 30}, "TopKProcrustes": {"n_nonzero_coefs": 2}}
     seeds = {} if name == "PCA" else {"random_state": 0}
-    return getattr(baselines, name)(**options.get(name, {}) | seeds | more)
+    return getattr(peers, name)(**options.get(name, {}) | seeds | more)
 
 
 RECOVERING = ["KSVD", "MSP", "FastICA", "Picard", "RiemannianGradient", "TopKProcrustes", "TrustRegionL1"]
@@ -68,13 +71,13 @@ def test_atoms_are_orthonormal(name, easy):
 
 def test_msp_is_the_power_method_at_4(easy):
     ours = LpDictionaryLearning(p=4, solver="power", refine=None, random_state=3).fit(easy[0])
-    np.testing.assert_array_equal(baselines.MSP(random_state=3).fit(easy[0]).components_, ours.components_)
+    np.testing.assert_array_equal(peers.MSP(random_state=3).fit(easy[0]).components_, ours.components_)
 
 
 def test_gradient_steps_end_where_the_power_method_ends(easy):
     needs("RiemannianGradient")
-    slow = baselines.RiemannianGradient(p=4, random_state=0, tol=1e-8, max_iter=3000).fit(easy[0])
-    fast = baselines.MSP(random_state=0, tol=1e-8).fit(easy[0])
+    slow = peers.RiemannianGradient(p=4, random_state=0, tol=1e-8, max_iter=3000).fit(easy[0])
+    fast = peers.MSP(random_state=0, tol=1e-8).fit(easy[0])
     assert slow.n_iter_ > fast.n_iter_
     assert np.min(match_atoms(slow.components_, fast.components_).cosines) > 1 - 1e-10
 
@@ -106,7 +109,7 @@ def test_top_k_never_loses_what_it_had(easy):
         return float(np.sum((keep_largest(X @ A.T, 2) @ A - X) ** 2))
 
     start = LpDictionaryLearning(p=3, solver="power", refine=None, tol=1e-4, random_state=0).fit(X).components_
-    once, more = (baselines.TopKProcrustes(2, max_iter=k, random_state=0).fit(X).components_ for k in (1, 20))
+    once, more = (peers.TopKProcrustes(2, max_iter=k, random_state=0).fit(X).components_ for k in (1, 20))
     assert lost(start) >= lost(once) >= lost(more)
 
 
@@ -118,27 +121,27 @@ def test_keep_largest_keeps_all_where_there_are_fewer():
 
 def test_pca_around_zero_diagonalises_the_second_moments(easy):
     X = easy[0][:500]
-    model = baselines.PCA(center=False).fit(X)
+    model = peers.PCA(center=False).fit(X)
     moments = model.components_ @ (X.T @ X) @ model.components_.T
     np.testing.assert_allclose(moments, np.diag(np.diag(moments)), atol=1e-8)
     assert np.all(np.diff(np.diag(moments)) <= 0)
     np.testing.assert_array_equal(model.mean_, 0)
-    np.testing.assert_allclose(baselines.PCA().fit(X).mean_, X.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(peers.PCA().fit(X).mean_, X.mean(axis=0), atol=1e-12)
 
 
 def test_ksvd_needs_samples_to_start_from():
     needs("KSVD")
     with pytest.raises(ValueError, match="3 samples that are not zero: K-SVD needs 4"):
-        baselines.KSVD(1).fit(np.vstack([np.eye(4)[:3], np.zeros((5, 4))]))
+        peers.KSVD(1).fit(np.vstack([np.eye(4)[:3], np.zeros((5, 4))]))
 
 
 @pytest.mark.parametrize("name", sorted(LIBRARIES))
 def test_a_missing_library_is_named(name, easy, monkeypatch):
     monkeypatch.setitem(sys.modules, LIBRARIES[name], None)  # as if it were not installed
-    with pytest.raises(baselines.MissingPackageError, match=r"is not installed: pip install 'elldict\[reproduce\]'"):
+    with pytest.raises(peers.MissingPackageError, match=r"is not installed: pip install -e '.\[reproduce\]'"):
         make(name).fit(easy[0][:50])
 
 
 def test_importing_the_baselines_imports_none_of_their_libraries():
-    script = f"import sys, elldict.baselines; assert not set({list(LIBRARIES.values())}) & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    script = f"import sys, experiments.peers; assert not set({list(LIBRARIES.values())}) & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=120)

@@ -1,42 +1,31 @@
 """The side-by-side benchmark runs: a tiny problem through the harness, its tables and its pictures."""
 
 import importlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
+FOLDER = Path(__file__).parents[1] / "experiments" / "benchmarks" / "speed"
+SPEED = "experiments.benchmarks.speed"
 SOLVERS = sorted(path.stem for path in (FOLDER / "solvers").glob("*.py"))
 FAMILIES = sorted(path.stem for path in (FOLDER / "problems").glob("*.py"))
 
 
-@pytest.fixture(autouse=True)
-def _benchmarks_importable(monkeypatch):
-    """As when a script in the folder is run; the names are forgotten afterwards."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield
-    for name in set(sys.modules) - before:
-        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
-
-
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name not in ("__init__", "base", "ica_views")])
 def test_solver_files(name):
-    solvers = importlib.import_module("solvers")
+    solvers = importlib.import_module(f"{SPEED}.solvers")
     assert name in solvers.FILES
     found, missing = solvers.installed()
     if name.rstrip("_") in missing:
         pytest.skip(missing[name.rstrip("_")])
-    solver = importlib.import_module(f"solvers.{name}").SOLVER
+    solver = importlib.import_module(f"{SPEED}.solvers.{name}").SOLVER
     assert found[solver.name] is solver
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("__init__", "base")])
 def test_problem_files(name):
-    family = importlib.import_module(f"problems.{name}")
+    family = importlib.import_module(f"{SPEED}.problems.{name}")
     for problem in family.PROBLEMS:
         assert (problem.limit > 0) == (problem.noise_std > 0)
         assert problem.at_the_limit > problem.limit
@@ -45,8 +34,8 @@ def test_problem_files(name):
 @pytest.fixture
 def stored(tmp_path):
     """A tiny problem that was run with elldict and FastICA: (problem, path of the results)."""
-    run, solvers = importlib.import_module("run"), importlib.import_module("solvers")
-    problem = importlib.import_module("problems.base").Problem("tiny", 8, 2000, seeds=2)
+    run, solvers = importlib.import_module(f"{SPEED}.__main__"), importlib.import_module(f"{SPEED}.solvers")
+    problem = importlib.import_module(f"{SPEED}.problems.base").Problem("tiny", 8, 2000, seeds=2)
     found, _ = solvers.installed()
     chosen = {name: found[name] for name in ("elldict", "elldict power", "FastICA logcosh")}
     path = tmp_path / "bench.jsonl"
@@ -57,7 +46,7 @@ def stored(tmp_path):
 
 def test_harness_stores_every_fit_once(stored):
     problem, path = stored
-    lines = list(importlib.import_module("bench_store").lines(path))
+    lines = list(importlib.import_module("experiments.harness.lines").lines(path))
     assert len(lines) == 2 * 3
     assert {line["solver"] for line in lines[:3]} == {"elldict", "elldict power", "FastICA logcosh"}
     assert lines[0]["solver"] != lines[3]["solver"]  # who begins changes
@@ -75,9 +64,9 @@ def test_watching_fastica_changes_nothing(rng):
     """Views are what FastICA would have returned, had it been stopped there."""
     from sklearn.decomposition import FastICA  # noqa: PLC0415
 
-    fit, watch = importlib.import_module("bench_fit"), importlib.import_module("watch").Watch()
-    solver = importlib.import_module("solvers.fastica_logcosh").SOLVER(0.3, 1)
-    X, dictionary = importlib.import_module("problems.base").Problem("tiny", 8, 2000, noise_std=0.2).make(0)
+    fit, watch = importlib.import_module(f"{SPEED}.fit"), importlib.import_module("experiments.harness.watch").Watch()
+    solver = importlib.import_module(f"{SPEED}.solvers.fastica_logcosh").SOLVER(0.3, 1)
+    X, dictionary = importlib.import_module(f"{SPEED}.problems.base").Problem("tiny", 8, 2000, noise_std=0.2).make(0)
     atoms = solver.fit(X, 0, watch)
     plain = FastICA(whiten="unit-variance", whiten_solver="eigh", random_state=0)
     assert fit.error_of(atoms, dictionary) == pytest.approx(fit.error_of(plain.fit(X).components_, dictionary))
@@ -88,10 +77,10 @@ def test_watching_fastica_changes_nothing(rng):
 
 def test_report_renders_from_stored_lines(stored, tmp_path):
     problem, path = stored
-    growth = importlib.import_module("growth")
+    growth = importlib.import_module(f"{SPEED}.growth")
     points = [growth.Point("n", n=n, r=500) for n in (8, 16)]
     growth.measure_growth(points, repeats=1, threads=1, path=tmp_path / "growth.jsonl")
-    report = importlib.import_module("report")
+    report = importlib.import_module(f"{SPEED}.report")
     page, picture = report.write_report([problem], path.parent, tmp_path)
     text = page.read_text()
     assert f"| {problem.name} |" in text
@@ -103,7 +92,7 @@ def test_report_renders_from_stored_lines(stored, tmp_path):
 
 def test_curves_are_drawn(stored):
     problem, path = stored
-    times, curves = importlib.import_module("bench_times"), importlib.import_module("bench_curves")
+    times, curves = importlib.import_module(f"{SPEED}.times"), importlib.import_module(f"{SPEED}.curves")
     row = times.row_of(problem, times.stored_rounds([problem], path)[problem.name])
     assert row.ours_to_limit < float("inf")
     assert row.ratio > 0
@@ -114,7 +103,7 @@ def test_curves_are_drawn(stored):
 
 
 def test_time_to_an_error_that_is_kept():
-    time_to = importlib.import_module("bench_times").time_to
+    time_to = importlib.import_module(f"{SPEED}.times").time_to
     line = {"curve": [[1.0, 0.5], [2.0, 0.1], [3.0, 0.3], [4.0, 0.1], [5.0, 0.05]]}
     assert time_to(line, 0.1) == 4.0
     assert time_to(line, 0.6) == 1.0
@@ -122,8 +111,8 @@ def test_time_to_an_error_that_is_kept():
 
 
 def test_basins_are_counted_and_stored(tmp_path):
-    basins = importlib.import_module("basins")
-    problem = importlib.import_module("problems.base").Problem("tiny", 6, 600)
+    basins = importlib.import_module(f"{SPEED}.basins")
+    problem = importlib.import_module(f"{SPEED}.problems.base").Problem("tiny", 6, 600)
     fits = basins.Fits(threads=1, path=tmp_path / "basins.jsonl")
     basins.run_basins(fits, [problem], seeds=2)
     basins.run_order(fits, [problem], seeds=1)
@@ -135,13 +124,13 @@ def test_basins_are_counted_and_stored(tmp_path):
 
 
 def test_a_machine_that_was_not_quiet_is_told():
-    disturbance = importlib.import_module("bench_tables").disturbance
+    disturbance = importlib.import_module(f"{SPEED}.tables").disturbance
     assert disturbance({"calm": [{"elldict": {"others": 0.02}}], "unknown": [{"elldict": {"others": None}}]}) == ""
     assert "shared (60%)" in disturbance({"shared": [{"elldict": {"others": 0.6}}]})
 
 
 def test_files_benchmark_tells_memory_passes_and_rate(tmp_path, capsys):
-    files = importlib.import_module("files")
+    files = importlib.import_module("experiments.benchmarks.files")
     with files.sample_file(tmp_path, 20_000, keep=False) as path:
         files.fit_apart(path, 20_000)
         files.compare_rates(path, repeats=1)

@@ -9,8 +9,6 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.kernels.fused import fused_terms
 from elldict.kernels.generic import FreshWork
 from elldict.metrics import recovery_error
-from elldict.reproduction.methods import make_cell
-from elldict.reproduction.tasks import run_cell
 from elldict.solver import device_law
 from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
 from elldict.solver.contrasts import BernoulliGaussian, Both, Lp
@@ -21,6 +19,8 @@ from elldict.solver.sums import Sums
 from elldict.solver.terms import Needs, Tally
 from elldict.solver.witnesses import Witnesses
 from elldict.space import Space, to_numpy
+from experiments.reproduction.methods import make_cell
+from experiments.reproduction.tasks import run_cell
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")]

@@ -16,19 +16,23 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from elldict import cli
-from elldict.command_reproduce import parse_seconds
 from elldict.pages.palette import DARK, LIGHT
-from elldict.reproduction import figure1, figure5, paper, recovery_claims, recovery_table, report, table1, table2, words
-from elldict.reproduction.catalogue import EXPERIMENTS
-from elldict.reproduction.experiment import Claim, Size, Verdict
-from elldict.reproduction.figure3 import ROUNDING
-from elldict.reproduction.images import Source, packed
-from elldict.reproduction.methods import METHODS
-from elldict.reproduction.report import Made, render, write_pictures
-from elldict.reproduction.results import Results
-from elldict.reproduction.store import DONE, FAILED, Record, Store
 from elldict.theory import cramer_rao_bound, expected_error
+from experiments.harness.store import DONE, FAILED, Record, Store
+from experiments.reproduction import command as cli
+from experiments.reproduction import paper
+from experiments.reproduction.catalogue import EXPERIMENTS
+from experiments.reproduction.command import parse_seconds
+from experiments.reproduction.experiment import Claim, Size, Verdict
+from experiments.reproduction.figures import figure1, figure5
+from experiments.reproduction.figures.figure3 import ROUNDING
+from experiments.reproduction.images import Source, packed
+from experiments.reproduction.methods import METHODS
+from experiments.reproduction.report import page as report
+from experiments.reproduction.report import words
+from experiments.reproduction.report.page import Made, render, write_pictures
+from experiments.reproduction.results import Results
+from experiments.reproduction.tables import recovery_claims, recovery_table, table1, table2
 
 expected_error, cramer_rao_bound = cache(expected_error), cache(cramer_rao_bound)  # the same few thousand, many times
 QUICK = Size(full=False, trials=1, source=Source.of(None))
@@ -389,7 +393,7 @@ def html(folder):
     for name in EXPERIMENTS:
         for cell in stored_cells(name, QUICK):
             store.records[cell.key] = Record(cell.identity, DONE, plausible(cell), "", MADE)
-    made = Made("elldict reproduce all --quick", 10, 8, 1, 1, 3600.0)
+    made = Made("python -m experiments.reproduction all --quick", 10, 8, 1, 1, 3600.0)
     experiments = list(EXPERIMENTS.values())
     page = render(experiments, Results(store), QUICK, made)
     (folder / "report.html").write_text(page, encoding="utf-8")
@@ -403,7 +407,12 @@ def test_the_page_holds_every_part(html, folder):
         assert experiment.heading in html
     for where, _ in paper.MISPRINTS:
         assert where in html
-    for fact in ("elldict reproduce all --quick", "a machine", "numpy", "1 results, about 60\u202fmin on one core"):
+    for fact in (
+        "python -m experiments.reproduction all --quick",
+        "a machine",
+        "numpy",
+        "1 results, about 60\u202fmin on one core",
+    ):
         assert fact in html
     assert (folder / "figures" / "figure3.png").read_bytes().startswith(b"\x89PNG")
 
@@ -507,19 +516,19 @@ def test_the_page_itself_does_not_scroll_sideways(html, folder, seen, width):
 
 def test_the_command_runs_stores_and_reports(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["reproduce", "figure2", "figure3", "--trials", "1", "--out", "here/there"]) == 0
+    assert cli.run(["figure2", "figure3", "--trials", "1", "--out", "here/there"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert "4 of 4 results, 4 of them new" in out
     page = Path("here/there/report.html").read_text(encoding="utf-8")
-    assert "elldict reproduce figure2 figure3 --quick --trials 1" in page
+    assert "python -m experiments.reproduction figure2 figure3 --quick --trials 1" in page
     assert sorted(path.name for path in Path("here/there").iterdir()) == ["figures", "report.html", "results.jsonl"]
-    assert cli.run(["reproduce", "figure3", "--trials", "1", "--out", "here/there"]) == 0
+    assert cli.run(["figure3", "--trials", "1", "--out", "here/there"]) == 0
     assert "4 of 4 results, 0 of them new" in capsys.readouterr().out
 
 
 def test_the_command_says_what_was_not_run(tmp_path, capsys):
-    assert cli.run(["reproduce", "table2", "--budget", "0", "--out", str(tmp_path)]) == 0
+    assert cli.run(["table2", "--budget", "0", "--out", str(tmp_path)]) == 0
     out, _ = capsys.readouterr()
     assert re.search(r"not run +\d+, about", out)
     assert "<small>not run</small>" in (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -542,7 +551,7 @@ def test_mistakes_are_one_line(arguments, words_, tmp_path, monkeypatch, capsys)
     Path("file").touch()
     Path("broken").mkdir()
     Path("broken/results.jsonl").write_text("nonsense\n")
-    assert cli.run(["reproduce", *arguments]) == 2
+    assert cli.run([*arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1

@@ -13,11 +13,12 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from elldict.reproduction import runner, tasks, worker
-from elldict.reproduction.estimates import Estimator, prior_seconds
-from elldict.reproduction.methods import METHODS, Method, make_cell
-from elldict.reproduction.results import Results
-from elldict.reproduction.store import DONE, FAILED, Record, Store
+from experiments.harness import worker
+from experiments.harness.store import DONE, FAILED, Record, Store
+from experiments.reproduction import runner, tasks
+from experiments.reproduction.estimates import Estimator, prior_seconds
+from experiments.reproduction.methods import METHODS, Method, make_cell
+from experiments.reproduction.results import Results
 
 ROOT = Path(__file__).parents[1]
 TINY = {"n_features": 4, "n_samples": 300, "density": 0.3}
@@ -179,12 +180,12 @@ def test_estimates_learn_from_measurements():
 
 
 def command(*arguments):
-    return [sys.executable, "-c", "from elldict.cli import main; main()", "reproduce", *arguments]
+    return [sys.executable, "-m", "experiments.reproduction", *arguments]
 
 
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     arguments = ["few-samples", "--trials", "40", "--out", str(tmp_path)]
-    run = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, start_new_session=True)
+    run = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, start_new_session=True, cwd=ROOT)
     path = tmp_path / "results.jsonl"
     end = time.monotonic() + 60
     while not (path.exists() and path.read_bytes().count(b"\n") >= 3) and time.monotonic() < end:
@@ -197,14 +198,23 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     n_stored = len(Store(path).records)
     assert n_stored >= 3
     assert path.read_bytes().endswith(b"\n")
-    subprocess.run(command(*arguments, "--budget", "0"), check=True, timeout=120, stdout=subprocess.DEVNULL)
+    subprocess.run(command(*arguments, "--budget", "0"), cwd=ROOT, check=True, timeout=120, stdout=subprocess.DEVNULL)
     assert len(Store(path).records) == n_stored
     assert (tmp_path / "report.html").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a matter of POSIX")
 def test_killed_and_resumed_gives_the_same_results():
-    script = [sys.executable, "benchmarks/kill_and_resume.py", "--kills", "3", "few-samples", "--trials", "2"]
+    script = [
+        sys.executable,
+        "-m",
+        "experiments.benchmarks.faults.reproduction",
+        "--kills",
+        "3",
+        "few-samples",
+        "--trials",
+        "2",
+    ]
     result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "results are the same" in result.stdout

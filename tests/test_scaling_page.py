@@ -10,6 +10,8 @@ import pytest
 from elldict import LpDictionaryLearning
 from elldict.samples import base
 from elldict.samples.npy import npy_reader
+from experiments.benchmarks.scaling import tables
+from experiments.harness import lines as store
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scaling.md"
@@ -37,11 +39,7 @@ def test_the_sketch_of_another_engine_gives_the_same_answer(easy, tmp_path, n_ta
     np.testing.assert_array_equal(found.components_, LpDictionaryLearning(random_state=0).fit(easy[0]).components_)
 
 
-def test_the_tables_are_those_of_the_last_measurement(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import bench_store as store  # noqa: PLC0415
-    import scaling_tables as tables  # noqa: PLC0415
-
+def test_the_tables_are_those_of_the_last_measurement():
     *_, last = store.lines(store.RESULTS / "scaling.jsonl")
     assert between("measured", "end of measured") == tables.measured_tables(last)
     assert between("extrapolated", "end of extrapolated") == tables.extrapolated_table(last)
