@@ -35,7 +35,7 @@ lint: $(VENV)/.dev
 # Elldict beside its peers, about 25 minutes on 2 cores; goes on where it was interrupted.
 bench: $(VENV)/.bench
 	$(BIN)/python -m experiments.benchmarks.speed --minutes 22
-	$(BIN)/python -m experiments.benchmarks.speed.growth
+	$(BIN)/python -m experiments.benchmarks.speed.iteration --growth
 	$(BIN)/python -m experiments.benchmarks.speed.report
 
 # The same for n < 100, in about 3 minutes.

@@ -19,7 +19,7 @@ from elldict.solver.sums import Sums
 from elldict.solver.terms import Needs, Tally
 from elldict.solver.witnesses import Witnesses
 from elldict.space import Space, to_numpy
-from experiments.reproduction.methods import make_cell
+from experiments.reproduction.cells import make_cell
 from experiments.reproduction.tasks import run_cell
 
 torch = pytest.importorskip("torch")

@@ -22,12 +22,12 @@ from experiments.harness.store import DONE, FAILED, Record, Store
 from experiments.reproduction import command as cli
 from experiments.reproduction import paper
 from experiments.reproduction.catalogue import EXPERIMENTS
+from experiments.reproduction.cells import METHODS
 from experiments.reproduction.command import parse_seconds
 from experiments.reproduction.experiment import Claim, Size, Verdict
 from experiments.reproduction.figures import figure1, figure5
 from experiments.reproduction.figures.figure3 import ROUNDING
 from experiments.reproduction.images import Source, packed
-from experiments.reproduction.methods import METHODS
 from experiments.reproduction.report import page as report
 from experiments.reproduction.report import words
 from experiments.reproduction.report.page import Made, render, write_pictures

@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("matplotlib")
 
-from experiments.harness import worker
+from experiments import peers
+from experiments.harness import pool
 from experiments.harness.store import DONE, FAILED, Record, Store
 from experiments.reproduction import runner, tasks
+from experiments.reproduction.cells import make_cell
 from experiments.reproduction.estimates import Estimator, prior_seconds
-from experiments.reproduction.methods import METHODS, Method, make_cell
 from experiments.reproduction.results import Results
 
 ROOT = Path(__file__).parents[1]
@@ -82,32 +84,40 @@ def test_a_failed_cell_is_stored_and_does_not_stop_the_rest(store):
 
 
 def test_a_cell_that_takes_its_process_with_it_has_failed():
-    desk = worker.Desk({})
+    worker = pool.Worker(partial(runner.attempt, files={}, device=None))
     try:
-        desk.give(slow())
-        os.kill(desk.process.pid, signal.SIGKILL)
-        record = desk.take()
+        worker.give(slow())
+        os.kill(worker.process.pid, signal.SIGKILL)
+        lost = worker.take()
     finally:
-        desk.dismiss()
-    assert (record.status, record.reason) == (FAILED, "the process was ended by SIGKILL (out of memory?)")
-    assert not desk.alive
+        worker.kill()
+    assert lost.reason == "the process was ended by SIGKILL (out of memory?)"
+    assert not worker.alive
+
+
+def test_a_job_past_its_time_is_ended_and_the_next_one_begun():
+    jobs = [60.0, 0.0]
+    with pool.Pool(time.sleep, limit=4.0) as workers:
+        found = list(workers.results(lambda: jobs.pop(0) if jobs else None))
+    assert found == [(60.0, pool.Lost("over 4 s", 4.0)), (0.0, None)]
 
 
 def test_a_crash_is_followed_by_a_new_process(store, monkeypatch):
     """The first worker is shot while it works; the rest is done by another."""
     made = []
 
-    class Doomed(worker.Desk):
+    class Doomed(pool.Worker):
         def give(self, cell):
             super().give(cell)
             if not made:
                 os.kill(self.process.pid, signal.SIGKILL)
             made.append(self)
 
-    monkeypatch.setattr(runner, "Desk", Doomed)
+    monkeypatch.setattr(pool, "Worker", Doomed)
     outcome = runner.run(tiny(3), store)
     assert (len(outcome.failed), len(outcome.done)) == (1, 2)
-    assert len({id(desk) for desk in made}) == 2
+    assert store.get(outcome.failed[0]).reason == "the process was ended by SIGKILL (out of memory?)"
+    assert len({id(worker) for worker in made}) == 2
 
 
 def test_a_budget_ends_the_run_and_says_what_was_not_run(store):
@@ -121,7 +131,7 @@ def test_a_budget_ends_the_run_and_says_what_was_not_run(store):
 
 
 def test_no_budget_means_nothing_is_started(store, monkeypatch):
-    monkeypatch.setattr(runner, "Desk", None)  # would raise
+    monkeypatch.setattr(pool, "Worker", None)  # would raise
     outcome = runner.run(tiny(2), store, budget=0.0)
     assert (outcome.done, len(outcome.not_run)) == ([], 2)
 
@@ -129,12 +139,12 @@ def test_no_budget_means_nothing_is_started(store, monkeypatch):
 def test_what_cannot_be_finished_in_time_is_not_started(store, monkeypatch):
     given = []
 
-    class Watched(worker.Desk):
+    class Watched(pool.Worker):
         def give(self, cell):
             given.append(cell)
             super().give(cell)
 
-    monkeypatch.setattr(runner, "Desk", Watched)
+    monkeypatch.setattr(pool, "Worker", Watched)
     long = make_cell("recovery", "fastica", {"n_features": 2000, "n_samples": 10**7, "density": 0.3}, 0)
     outcome = runner.run([long, *tiny(1)], store, budget=60.0)
     assert (outcome.not_run, given) == ([long], tiny(1))
@@ -147,7 +157,7 @@ def test_first_trials_come_before_second_ones_of_equal_cost():
 
 
 def test_a_missing_package_is_named_and_nothing_is_stored_for_it(store, monkeypatch):
-    monkeypatch.setitem(METHODS, "picard", Method(METHODS["picard"].make, "no_such_module", "python-picard"))
+    monkeypatch.setattr(peers.Picard, "module", "no_such_module")
     cells = [make_cell("recovery", "picard", TINY, 0)]
     outcome = runner.run([*cells, *tiny(1)], store)
     assert (outcome.missing, len(outcome.done), len(store.records)) == ({"python-picard": cells}, 1, 1)
@@ -155,7 +165,7 @@ def test_a_missing_package_is_named_and_nothing_is_stored_for_it(store, monkeypa
 
 
 def test_progress_counts_up_to_all(store, monkeypatch):
-    monkeypatch.setattr(runner, "GLANCE", 0.0)
+    monkeypatch.setattr(runner, "TELL_SECONDS", 0.0)
     told = []
     runner.run(tiny(3), store, tell=told.append)
     assert told

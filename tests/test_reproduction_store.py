@@ -8,8 +8,7 @@ import pytest
 
 from elldict.datasets import make_bernoulli_gaussian
 from experiments.harness.store import DONE, FAILED, Record, Store, StoreError
-from experiments.reproduction.cell import DATA_REVISION, Cell, frozen
-from experiments.reproduction.methods import METHODS, make_cell
+from experiments.reproduction.cells import DATA_REVISION, METHODS, Cell, frozen, make_cell
 from experiments.reproduction.tasks import run_cell
 
 

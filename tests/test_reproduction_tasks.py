@@ -13,9 +13,9 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
 from elldict.solver.polar import random_orthonormal
 from experiments.reproduction import images
+from experiments.reproduction.cells import METHODS, make_cell
 from experiments.reproduction.figures.figure3 import Run, population_cell
 from experiments.reproduction.images import ImagesError, Source, Split, packed, unpacked
-from experiments.reproduction.methods import METHODS, make_cell
 from experiments.reproduction.tasks import run_cell, unit_row_error, uses_card
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}

@@ -10,8 +10,9 @@ import pytest
 from elldict import LpDictionaryLearning
 from elldict.samples import base
 from elldict.samples.npy import npy_reader
+from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.scaling import tables
-from experiments.harness import lines as store
+from experiments.harness.store import Store
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scaling.md"
@@ -40,6 +41,6 @@ def test_the_sketch_of_another_engine_gives_the_same_answer(easy, tmp_path, n_ta
 
 
 def test_the_tables_are_those_of_the_last_measurement():
-    *_, last = store.lines(store.RESULTS / "scaling.jsonl")
+    *_, last = (record.row for record in Store(BENCHMARK_RESULTS / "scaling.jsonl").records.values())
     assert between("measured", "end of measured") == tables.measured_tables(last)
     assert between("extrapolated", "end of extrapolated") == tables.extrapolated_table(last)

@@ -11,11 +11,13 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 
 N_FEATURES, N_SAMPLES, REPEATS = 100, 40_000, 15
+OPTIONS: tuple[dict[str, Any], ...] = ({}, {"solver": "power", "refine": None})
 
 
 def seconds(model: LpDictionaryLearning, X: object, checkpoint: Path | None) -> tuple[float, float]:
@@ -28,7 +30,7 @@ def main() -> None:
     X, _, _ = make_bernoulli_gaussian(N_SAMPLES, N_FEATURES, density=0.3, noise_std=0.4, random_state=0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkpoint")
-        for options in ({}, {"solver": "power", "refine": None}):
+        for options in OPTIONS:
             model = LpDictionaryLearning(random_state=0, **options)
             pairs = []
             for _ in range(REPEATS):

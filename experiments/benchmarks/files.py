@@ -47,7 +47,7 @@ LEAST_RATE = 0.8
 
 def truth() -> np.ndarray:
     """The hidden atoms."""
-    return random_orthonormal(N_FEATURES, N_FEATURES, np.random.default_rng(1)).astype(np.float32)
+    return np.asarray(random_orthonormal(N_FEATURES, N_FEATURES, np.random.default_rng(1)), np.float32)
 
 
 def make_file(path: Path, n_samples: int) -> None:

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -77,7 +78,7 @@ def one_pass(n_samples: int, noise_std: float, n: int = 64, seed: int = 0) -> di
     X, dictionary, _ = make_bernoulli_gaussian(
         n_samples, n, density=DENSITY, noise_std=noise_std, dtype="float32", random_state=seed
     )
-    setting = {"n_features": n, "n_samples": n_samples, "density": DENSITY, "noise_std": noise_std}
+    setting: dict[str, Any] = {"n_features": n, "n_samples": n_samples, "density": DENSITY, "noise_std": noise_std}
     bound, theory = cramer_rao_bound(**setting), expected_error(3, **setting)
     print(f"\nn={n}, {n_samples} samples, density {DENSITY}, noise {noise_std}: error in per cent (seconds)")
     traces = {}
@@ -146,7 +147,7 @@ def draw_pass(axes: Axes, traces: dict[str, Trace], noise_std: float, n: int = 6
     for name, colour, label in (("l3", LIGHT.curves[0], "ℓ₃"), ("default", LIGHT.curves[1], "default")):
         trace = traces[name]
         axes.loglog(trace.seen, 100 * np.array(trace.errors), color=colour, linewidth=3, label=f"stream, {label}")
-        setting = {"n_features": n, "density": DENSITY, "noise_std": noise_std}
+        setting: dict[str, Any] = {"n_features": n, "density": DENSITY, "noise_std": noise_std}
         theory = [
             expected_error(3, n_samples=int(r), **setting)
             if name == "l3"

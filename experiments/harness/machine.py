@@ -20,7 +20,7 @@ def made_by(threads: int, distributions: Iterable[str]) -> dict[str, Any]:
     """All on which the numbers depend. Results are taken up again only where this is the same."""
     versions = {name: _version(name) for name in sorted({*ALWAYS, *distributions})}
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "threads": threads,
@@ -57,7 +57,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _processor() -> str:
+def processor() -> str:
     """Its name in words, where the system tells it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

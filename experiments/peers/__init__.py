@@ -1,27 +1,25 @@
-"""What l_p maximisation is compared with: one estimator a file, thin over a library that is well kept.
+"""What elldict is compared with: one adapter a method, thin over a library that is well kept.
 
-All have ``fit(X)`` and ``components_``, atoms as rows of unit length. Their libraries come with the extra
-``elldict[reproduce]`` and are imported by `fit`; one that is not there is named by `MissingPackageError`.
+Settings are arguments, so that the reproduction and the benchmarks run the same code with what each states. Optional
+libraries are imported by `fit`; one that is not there is named by `MissingPackageError`.
 """
 
-from experiments.peers.fast_ica import FastICA
-from experiments.peers.ksvd import KSVD
-from experiments.peers.msp import MSP
-from experiments.peers.packages import MissingPackageError
-from experiments.peers.pca import PCA
-from experiments.peers.picard import Picard
-from experiments.peers.riemannian_gradient import RiemannianGradient
-from experiments.peers.top_k import TopKProcrustes
-from experiments.peers.trust_region import TrustRegionL1
+from experiments.peers.base import MissingPackageError, Peer
+from experiments.peers.dictionary_learning import KSVD, MiniBatch, Spams
+from experiments.peers.ica import FastICA, Picard
+from experiments.peers.manifolds import RiemannianGradient, TrustRegionL1
+from experiments.peers.orthonormal import PCA, TopKProcrustes
 
 __all__ = [
     "KSVD",
-    "MSP",
     "PCA",
     "FastICA",
+    "MiniBatch",
     "MissingPackageError",
+    "Peer",
     "Picard",
     "RiemannianGradient",
+    "Spams",
     "TopKProcrustes",
     "TrustRegionL1",
 ]

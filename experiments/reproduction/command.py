@@ -24,7 +24,7 @@ from elldict.command_printing import make_console, named_file, print_line
 from elldict.samples.device import device_space
 from experiments.harness.store import DONE, FAILED, Store, StoreError
 from experiments.reproduction.catalogue import EXPERIMENTS
-from experiments.reproduction.cell import Cell
+from experiments.reproduction.cells import Cell
 from experiments.reproduction.experiment import Experiment, Size
 from experiments.reproduction.images import ImagesError, Source
 from experiments.reproduction.report.page import Made, render, write_pictures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from experiments.harness.store import DONE, Record
-from experiments.reproduction.cell import Cell
+from experiments.reproduction.cells import Cell
 
 PASSES = {
     "lp": 60,

@@ -10,7 +10,7 @@ from enum import StrEnum
 from matplotlib.figure import Figure
 
 from elldict.pages.palette import Palette
-from experiments.reproduction.cell import Cell
+from experiments.reproduction.cells import Cell
 from experiments.reproduction.images import Source
 from experiments.reproduction.report.words import duration, plural
 from experiments.reproduction.results import Results, Summary

@@ -19,9 +19,8 @@ from sklearn.datasets import fetch_openml, get_data_home, load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
 from elldict.atomic import write_atomically
-from experiments.peers.top_k import keep_largest
-from experiments.reproduction.cell import Cell
-from experiments.reproduction.methods import METHODS
+from experiments.peers.orthonormal import keep_largest
+from experiments.reproduction.cells import METHODS, Cell
 
 N_KEPT = 5
 """Coefficients kept for each image, as in the paper."""

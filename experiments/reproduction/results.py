@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.harness.store import DONE, Store
-from experiments.reproduction.cell import Cell
+from experiments.reproduction.cells import METHODS, Cell
 from experiments.reproduction.estimates import Estimator
-from experiments.reproduction.methods import METHODS
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,23 @@
-"""The one runner: cells in, stored records out, whatever happens on the way."""
+"""The runner: cells in, stored records out, whatever happens on the way."""
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
+from functools import partial
+from typing import Any
 
+from experiments.harness.machine import processor
+from experiments.harness.pool import Lost, Pool
 from experiments.harness.store import DONE, FAILED, Record, Store
-from experiments.harness.worker import Desk
-from experiments.reproduction.cell import Cell
+from experiments.reproduction.cells import METHODS, Cell
 from experiments.reproduction.estimates import Estimator, prior_seconds
-from experiments.reproduction.methods import METHODS
+from experiments.reproduction.tasks import run_cell, uses_card
 
-GLANCE = 0.5
-"""Seconds between two looks at the clock while nothing happens."""
+TELL_SECONDS = 0.5
+"""Between two reports of progress: adding up thousands of estimates after every cell would cost more than the cells."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def run(
     """
     unique = list(dict.fromkeys(cells))
     outcome = Outcome(len(unique), 0)
-    open_cells = []
+    left = []
     for cell in unique:
         record = store.get(cell)
         package = METHODS[cell.method].missing
@@ -68,10 +71,12 @@ def run(
         elif package is not None:
             outcome.missing.setdefault(package, []).append(cell)
         else:
-            open_cells.append(cell)
-    open_cells.sort(key=_rank)
-    with store.writing():
-        _Shift(open_cells, store, outcome, budget, lambda: Desk(files or {}, device), tell).work(jobs)
+            left.append(cell)
+    left.sort(key=_rank)
+    deadline = None if budget is None else time.monotonic() + budget
+    pool = Pool(partial(attempt, files=dict(files or {}), device=device), jobs, deadline=deadline)
+    with store.writing(), pool:
+        _Run(left, store, outcome, pool, tell).work()
     return outcome
 
 
@@ -80,76 +85,40 @@ def _rank(cell: Cell) -> tuple[float, str]:
     return (1 + cell.seed) * prior_seconds(cell), cell.key
 
 
-class _Shift:
-    """One run: desks, what is left to do, and until when."""
+class _Run:
+    """What is left to do, and what came of the rest."""
 
     def __init__(
         self,
         cells: list[Cell],
         store: Store,
         outcome: Outcome,
-        budget: float | None,
-        new_desk: Callable[[], Desk],
+        pool: Pool[Cell, Record],
         tell: Callable[[Progress], None],
     ) -> None:
-        self.left, self.store, self.outcome, self.new_desk, self.tell = cells, store, outcome, new_desk, tell
-        self.deadline = None if budget is None else time.monotonic() + budget
+        self.left, self.store, self.outcome, self.pool, self.tell = cells, store, outcome, pool, tell
         self.estimator = Estimator(store.records.values())
-        self.desks: list[Desk] = []
         self.told = 0.0
 
-    def work(self, jobs: int) -> None:
+    def work(self) -> None:
         try:
-            while self._hand_out(jobs):
-                self._tell()
-                self._collect()
+            for cell, found in self.pool.results(self._next_cell, self._tell):
+                self._keep(cell, _failure(cell, found.reason, found.seconds) if isinstance(found, Lost) else found)
         except KeyboardInterrupt:
             self.outcome.interrupted = True
         finally:
-            given_up = [desk.cell for desk in self.desks if desk.cell is not None]
-            self.outcome.not_run += given_up + self.left
-            for desk in self.desks:
-                desk.dismiss()
-
-    def _hand_out(self, jobs: int) -> bool:
-        """Give every free desk a cell; False when nothing is under way and nothing more will be."""
-        for desk in [desk for desk in self.desks if not desk.alive]:
-            self.desks.remove(desk)
-        busy = sum(desk.cell is not None for desk in self.desks)
-        while busy < jobs and (cell := self._next_cell()) is not None:
-            self._free_desk().give(cell)
-            busy += 1
-        return busy > 0 and not self._over
-
-    def _free_desk(self) -> Desk:
-        for desk in self.desks:
-            if desk.cell is None:
-                return desk
-        self.desks.append(self.new_desk())
-        return self.desks[-1]
+            self.outcome.not_run += self.pool.busy + self.left
 
     def _next_cell(self) -> Cell | None:
         """The first cell that should be finished in time."""
+        deadline = self.pool.deadline
         for number, cell in enumerate(self.left):
-            if self.deadline is None or time.monotonic() + self.estimator.seconds(cell) < self.deadline:
+            if deadline is None or time.monotonic() + self.estimator.seconds(cell) < deadline:
                 return self.left.pop(number)
         return None
 
-    @property
-    def _over(self) -> bool:
-        return self.deadline is not None and time.monotonic() >= self.deadline
-
-    def _collect(self) -> None:
-        desks = {desk.connection: desk for desk in self.desks if desk.cell is not None}
-        for connection in wait(list(desks), timeout=GLANCE):
-            desk = desks[connection]  # type: ignore[index]
-            cell = desk.cell
-            assert cell is not None
-            record = desk.take()
-            self.store.add(record)
-            self._count(cell, record)
-
-    def _count(self, cell: Cell, record: Record) -> None:
+    def _keep(self, cell: Cell, record: Record) -> None:
+        self.store.add(record)
         if record.status == DONE:
             self.outcome.done.append(cell)
             self.estimator.learn(record)
@@ -157,13 +126,42 @@ class _Shift:
             self.outcome.failed.append(cell)
 
     def _tell(self) -> None:
-        if time.monotonic() < self.told + GLANCE:  # adding up thousands of estimates after every cell would cost more
+        if time.monotonic() < self.told + TELL_SECONDS:
             return
         self.told = time.monotonic()
-        busy = tuple(desk.cell for desk in self.desks if desk.cell is not None)
-        n_open = len(self.left) + len(busy)
+        busy = self.pool.busy
         seconds = sum(map(self.estimator.seconds, [*self.left, *busy])) / max(1, len(busy))
-        if self.deadline is not None:
-            seconds = min(seconds, self.deadline - time.monotonic())
+        if self.pool.deadline is not None:
+            seconds = min(seconds, self.pool.deadline - time.monotonic())
         n_cells = self.outcome.n_cells - sum(map(len, self.outcome.missing.values()))
-        self.tell(Progress(n_cells - n_open, n_cells, seconds, busy))
+        self.tell(Progress(n_cells - len(self.left) - len(busy), n_cells, seconds, tuple(busy)))
+
+
+# --- one cell, in a worker --------------------------------------------------------------------------------------------
+
+
+def attempt(cell: Cell, files: Mapping[str, str], device: str | None) -> Record:
+    """Run a cell; whatever it raises is its result."""
+    began = time.process_time()
+    try:
+        values, fit_seconds = run_cell(cell, files, device)
+    except Exception as error:
+        return _failure(cell, f"{type(error).__name__}: {error}", time.process_time() - began)
+    made = _made(time.process_time() - began) | {"fit_seconds": round(fit_seconds, 4)}
+    if uses_card(cell, device):
+        made["card"] = _card(str(device))
+    return Record(cell.identity, DONE, values, "", made)
+
+
+def _failure(cell: Cell, reason: str, seconds: float) -> Record:
+    return Record(cell.identity, FAILED, {}, " ".join(reason.split()), _made(seconds))
+
+
+def _made(seconds: float) -> dict[str, Any]:
+    return {"seconds": round(seconds, 4), "machine": f"{processor()}, {platform.system()}"}
+
+
+def _card(device: str) -> str:
+    import torch  # noqa: PLC0415
+
+    return str(torch.cuda.get_device_name(device))

@@ -17,10 +17,9 @@ from elldict.samples.device import device_space
 from elldict.solver.polar import random_orthonormal
 from elldict.space import Array, to_numpy
 from elldict.theory import population_gradient, population_step
-from experiments.peers.riemannian_gradient import riemannian_step
+from experiments.peers.manifolds import riemannian_step
 from experiments.reproduction import images
-from experiments.reproduction.cell import Cell
-from experiments.reproduction.methods import METHODS
+from experiments.reproduction.cells import METHODS, Cell
 
 Values = dict[str, Any]
 Timed = tuple[Values, float]

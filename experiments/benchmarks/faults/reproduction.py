@@ -22,8 +22,8 @@ COMMAND = [sys.executable, "-m", "experiments.reproduction"]
 
 
 def start(what: list[str], out: Path) -> subprocess.Popen[bytes]:
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([*COMMAND, *what, "--out", str(out)], start_new_session=True, cwd=ROOT, **quiet)
+    command, nowhere = [*COMMAND, *what, "--out", str(out)], subprocess.DEVNULL
+    return subprocess.Popen(command, start_new_session=True, cwd=ROOT, stdout=nowhere, stderr=nowhere)
 
 
 def kill_once(what: list[str], out: Path, n_results: int, delay: float) -> bool:

@@ -13,7 +13,8 @@ import argparse
 import json
 import subprocess
 import time
-from dataclasses import asdict
+import warnings
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,11 @@ from elldict.solver.sums import measure
 from elldict.solver.terms import Needs
 from elldict.space import Space
 from experiments import BENCHMARK_RESULTS
-from experiments.benchmarks.gpu.peers import best_power_method, fast_ica
 from experiments.harness.machine import made_by
+from experiments.harness.store import DONE, Record, Store
+from experiments.peers import FastICA
 
-RESULTS = BENCHMARK_RESULTS / "gpu.json"
+RESULTS = BENCHMARK_RESULTS / "gpu.jsonl"
 MOMENTS = Needs.GRADIENT | Needs.MOMENTS
 
 
@@ -42,14 +44,14 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
-    results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
-    results["machine"] = machine()
-    print(json.dumps(results["machine"], indent=1), flush=True)
-    for part in chosen.parts:
-        results[part] = PARTS[part]()
-        print(part, json.dumps(results[part], indent=1), flush=True)
-        chosen.out.write_text(json.dumps(results, indent=1) + "\n")
-        torch.cuda.empty_cache()
+    store, made = Store(chosen.out, history=True), machine()
+    print(json.dumps(made, indent=1), flush=True)
+    with store.writing():
+        for part in chosen.parts:
+            found = PARTS[part]()
+            store.add(Record({"part": part, "adapter": FastICA.revision, "made_by": made}, DONE, found, "", {}))
+            print(part, json.dumps(found, indent=1), flush=True)
+            torch.cuda.empty_cache()
 
 
 def machine() -> dict[str, Any]:
@@ -155,7 +157,7 @@ def compared(n: int, r: int, density: float, seeds: int, ica_iterations: int) ->
         "power_method": asdict(best_power_method(X, error_against(dictionary), *((150, 3) if r < 10**6 else (70, 1)))),
     }
     if ica_iterations:
-        found["fast_ica"] = asdict(fast_ica(X.cpu().numpy(), dictionary.cpu().numpy(), ica_iterations))
+        found["fast_ica"] = asdict(fast_ica(X, dictionary, ica_iterations))
         found["default_over_fast_ica"] = found["fast_ica"]["milliseconds"] / found["default"]["milliseconds"]
     for name in ("l3", "default"):
         found[f"{name}_over_power_method"] = found["power_method"]["milliseconds"] / found[name]["milliseconds"]
@@ -181,7 +183,70 @@ def n1024() -> dict[str, Any]:
 def n1024_fast_ica() -> dict[str, Any]:
     """Two iterations of FastICA, because all of them would take minutes."""
     X, dictionary = problem(1024, 10**6, 0.1)
-    return asdict(fast_ica(X.cpu().numpy(), dictionary.cpu().numpy(), 2))
+    return asdict(fast_ica(X, dictionary, 2))
+
+
+# --- peers: the script anyone would write, and FastICA on the host's cores --------------------------------------------
+
+
+@dataclass(frozen=True)
+class PeerRun:
+    """How long a peer took, and what it reached."""
+
+    milliseconds: float
+    error: float
+    iterations: int
+    how: str
+    final_error: float  # where it goes if nobody stops it
+
+
+def power_method(X: Any, start: Any, n_iter: int, watch: Any = None) -> Any:
+    """l3 by the power method, as anyone would write it for torch: two products and a singular value decomposition."""
+    A = start
+    for _ in range(n_iter):
+        Z = X @ A.T
+        U, _, Vt = torch.linalg.svd((Z.abs() * Z).T @ X)
+        A = U @ Vt
+        if watch is not None:
+            watch(A)
+    return A
+
+
+def best_power_method(X: Any, error_of: Any, most: int = 150, repeats: int = 3) -> PeerRun:
+    """The power method, in the precision that is faster, stopped by an oracle at 1.01 times the error it ends with."""
+    n = X.shape[1]
+    start = torch.linalg.qr(torch.randn(n, n, device=X.device, generator=torch.Generator(X.device).manual_seed(1)))[0]
+    before = torch.get_float32_matmul_precision()
+    runs = []
+    for precision in ("highest", "high"):
+        torch.set_float32_matmul_precision(precision)
+        errors: list[float] = []
+        power_method(X, start, most, lambda A, errors=errors: errors.append(error_of(A)))
+        n_iter = 1 + int(np.argmax(np.array(errors) <= 1.01 * errors[-1]))
+        times = []
+        for _ in range(repeats):
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            power_method(X, start, n_iter)
+            torch.cuda.synchronize()
+            times.append(1e3 * (time.perf_counter() - began))
+        how = f"torch power method, float32 matmul precision '{precision}'"
+        runs.append(PeerRun(float(np.median(times)), errors[n_iter - 1], n_iter, how, errors[-1]))
+    torch.set_float32_matmul_precision(before)
+    return min(runs, key=lambda run: run.milliseconds)
+
+
+def fast_ica(X: Any, dictionary: Any, max_iter: int) -> PeerRun:
+    """scikit-learn's FastICA on all cores of the host, whitening by the quicker of its two ways."""
+    samples, atoms = X.cpu().numpy(), dictionary.cpu().numpy()
+    model = FastICA(whiten_solver="eigh", max_iter=max_iter, random_state=0)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(samples)
+    seconds = time.perf_counter() - began
+    error = 1 - float(np.sum((model.components_ @ atoms.T) ** 4)) / len(atoms)
+    return PeerRun(1e3 * seconds, error, model.n_iter_, "scikit-learn FastICA in float64, all cores", error)
 
 
 # --- passes -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 
 from experiments.benchmarks.limit import rows
-from experiments.benchmarks.limit.store import Store, versions
+from experiments.benchmarks.limit.fits import Fits, versions
 from experiments.benchmarks.limit.tables import print_basins, print_errors, print_few, print_misspecified
 
 ERRORS = {"noiseless": rows.noiseless_rows, "noisy": rows.noisy_rows, "corrupted": rows.corrupted_rows}
@@ -40,32 +40,33 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def print_tables(store: Store, parts: list[str], seeds: int | None, *, small: bool) -> None:
+def print_tables(fits: Fits, parts: list[str], seeds: int | None, *, small: bool) -> None:
     sizes = [rows.SMALL] if small else [rows.SMALL, rows.LARGE]
     chosen = [row for name, listed in ERRORS.items() if name in parts for row in listed(sizes)]
     if chosen:
-        print_errors(store, chosen, seeds)
+        print_errors(fits, chosen, seeds)
     if "few" in parts:
-        print_few(store, seeds, small=small)
+        print_few(fits, seeds, small=small)
     if "basins" in parts:
-        print_basins(store, seeds)
+        print_basins(fits, seeds)
     if "misspecified" in parts:
-        print_misspecified(store, seeds, small=small)
+        print_misspecified(fits, seeds, small=small)
 
 
 def main() -> None:
     arguments = parsed()
-    store = Store(fresh=arguments.fresh, stored_only=arguments.stored)
+    fits = Fits(fresh=arguments.fresh, stored_only=arguments.stored)
     made_by = "any version" if arguments.stored else ", ".join(f"{name} {what}" for name, what in versions().items())
     print(made_by)
     parts = arguments.rows or ([] if arguments.plot is not None else ["all"])
-    if parts:
-        chosen = [*ERRORS, *COUNTS] if "all" in parts else parts
-        print_tables(store, chosen, arguments.seeds, small=arguments.small)
-    if arguments.plot is not None:
-        from experiments.benchmarks.limit.plot import draw  # noqa: PLC0415  tables need no matplotlib
+    with fits.writing():
+        if parts:
+            chosen = [*ERRORS, *COUNTS] if "all" in parts else parts
+            print_tables(fits, chosen, arguments.seeds, small=arguments.small)
+        if arguments.plot is not None:
+            from experiments.benchmarks.limit.plot import draw  # noqa: PLC0415  tables need no matplotlib
 
-        draw(store, arguments.plot or FIGURES, arguments.seeds, small=arguments.small)
+            draw(fits, arguments.plot or FIGURES, arguments.seeds, small=arguments.small)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,27 @@
-"""What `limit.py` measures: a setting, a seed and a method in, one result out."""
+"""A setting, a seed and a method in, one result out; stored, so that nothing is run twice."""
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
-from sklearn.decomposition import FastICA
 
-from elldict import LpDictionaryLearning
+from elldict import LpDictionaryLearning, __version__
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.polar import polar, random_orthonormal
+from elldict.solver.polar import random_orthonormal
+from experiments import BENCHMARK_RESULTS, peers
+from experiments.harness.store import DONE, Record, Store
 
 Matrix = NDArray[Any]
 ANNEALED = (3, 2.5, 2.2)
@@ -107,7 +113,8 @@ class Result:
         return bool(self.warned)
 
 
-METHODS: dict[str, dict[str, Any] | None] = {
+Options = dict[str, Any]
+METHODS: dict[str, Options | None] = {
     "l3": {"p": 3, "refine": None},
     "l4": {"p": 4, "refine": None},
     "l5": {"p": 5, "refine": None},
@@ -125,7 +132,7 @@ def fitted(method: str, X: Matrix, dictionary: Matrix, seed: int) -> Result:
         warnings.simplefilter("always")
         began = time.perf_counter()
         if options is None:
-            atoms, told = fast_ica(X, seed), {}
+            atoms, told = peers.FastICA(random_state=seed).fit(X).components_, {}
         else:
             model = LpDictionaryLearning(**options, random_state=seed).fit(X)
             atoms, told = model.components_, _told(model)
@@ -133,12 +140,6 @@ def fitted(method: str, X: Matrix, dictionary: Matrix, seed: int) -> Result:
     warned = tuple(sorted({warning.category.__name__ for warning in caught}))
     error = max(recovery_error(atoms, dictionary), 0.0)  # rounding can take it below
     return Result(error=error, seconds=seconds, warned=warned, **told)
-
-
-def fast_ica(X: Matrix, seed: int) -> Matrix:
-    """FastICA as its users run it, its unmixing brought to the nearest orthonormal one."""
-    model = FastICA(whiten="unit-variance", fun="logcosh", max_iter=500, random_state=seed).fit(X)
-    return np.asarray(polar(model.components_.astype(np.float64)))
 
 
 def _told(model: LpDictionaryLearning) -> dict[str, Any]:
@@ -149,3 +150,75 @@ def _told(model: LpDictionaryLearning) -> dict[str, Any]:
         "refined": model.refined_,
         "status": model.status_,
     }
+
+
+# --- stored -----------------------------------------------------------------------------------------------------------
+
+DEFAULTS = {field.name: field.default for field in fields(Setting)}
+Key = tuple[Setting, int, str]
+
+
+def versions() -> dict[str, Any]:
+    """What made the numbers."""
+    return {
+        "elldict": __version__,
+        "numpy": np.__version__,
+        "sklearn": sklearn.__version__,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+    }
+
+
+def adapter_of(method: str) -> int:
+    """Revision of the adapter behind a method; the methods of elldict have their version."""
+    return peers.FastICA.revision if METHODS[method] is None else 1
+
+
+class Fits:
+    """Results by setting, seed and method; those that are missing are computed and written down at once.
+
+    Results of another version of elldict, or of an adapter of before, count only where nothing is to be run.
+    """
+
+    def __init__(
+        self, path: Path = BENCHMARK_RESULTS / "limit.jsonl", *, fresh: bool = False, stored_only: bool = False
+    ) -> None:
+        self.stored_only = stored_only
+        self.store = Store(path, history=True)
+        self._known: dict[Key, Result] = {} if fresh else dict(self._stored())
+
+    def _stored(self) -> Iterator[tuple[Key, Result]]:
+        for record in self.store.records.values():
+            cell = record.identity
+            current = cell["made_by"]["elldict"] == __version__ and cell["adapter"] == adapter_of(cell["method"])
+            if self.stored_only or current:
+                key = (Setting(**cell["setting"]), cell["seed"], cell["method"])
+                yield key, Result(**{**record.values, "warned": tuple(record.values["warned"])})
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the file, unless nothing is to be run."""
+        with nullcontext() if self.stored_only else self.store.writing():
+            yield
+
+    def results(self, setting: Setting, seeds: int, methods: Sequence[str]) -> dict[str, list[Result]]:
+        """Results of each method, seed by seed; with `stored_only` perhaps fewer than were asked for."""
+        found: dict[str, list[Result]] = {method: [] for method in methods}
+        for seed in range(seeds):
+            self._complete(setting, seed, methods)
+            if all((setting, seed, method) in self._known for method in methods):  # methods stay comparable
+                for method in methods:
+                    found[method].append(self._known[setting, seed, method])
+        return found
+
+    def _complete(self, setting: Setting, seed: int, methods: Sequence[str]) -> None:
+        missing = [method for method in methods if (setting, seed, method) not in self._known]
+        if not missing or self.stored_only:
+            return
+        X, dictionary = setting.drawn(seed)
+        special = {name: value for name, value in asdict(setting).items() if value != DEFAULTS[name]}
+        for method in missing:
+            result = fitted(method, X, dictionary, seed)
+            cell = {"setting": special, "seed": seed, "method": method, "adapter": adapter_of(method)}
+            self.store.add(Record(cell | {"made_by": versions()}, DONE, asdict(result), "", {}))
+            self._known[setting, seed, method] = result

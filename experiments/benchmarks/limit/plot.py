@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from elldict.pages.palette import LIGHT
 from elldict.theory import cramer_rao_bound, expected_error
 from experiments import IMAGES
-from experiments.benchmarks.limit.fits import Result, Setting
-from experiments.benchmarks.limit.store import Store
+from experiments.benchmarks.limit.fits import Fits, Result, Setting
+from experiments.harness.axes import quiet
 
 DPI = 150
 QUIET_TEXT: dict[str, Any] = {"color": LIGHT.muted, "size": 14, "ha": "right", "va": "top"}
@@ -48,12 +48,12 @@ LOOKS = {
 }
 
 
-def draw(store: Store, names: Sequence[str], seeds: int | None, *, small: bool) -> None:
+def draw(fits: Fits, names: Sequence[str], seeds: int | None, *, small: bool) -> None:
     """Draw the named pictures, running the fits that are missing."""
     figures: dict[str, Callable[[], Figure]] = {
-        "few-samples": lambda: few_samples_figure(store, seeds, small=small),
-        "noise": lambda: noise_figure(store, seeds),
-        "corruption": lambda: corruption_figure(store, seeds),
+        "few-samples": lambda: few_samples_figure(fits, seeds, small=small),
+        "noise": lambda: noise_figure(fits, seeds),
+        "corruption": lambda: corruption_figure(fits, seeds),
     }
     style: Any = {"font.size": 14, "text.color": LIGHT.ink}
     for name in names:
@@ -74,9 +74,9 @@ Shares = dict[str, list[tuple[float, float]]]
 """For each method, r / n and the share of exact recoveries."""
 
 
-def few_samples_figure(store: Store, seeds: int | None, *, small: bool) -> Figure:
+def few_samples_figure(fits: Fits, seeds: int | None, *, small: bool) -> Figure:
     """Share of exact recoveries against samples per feature, one panel for each number of features."""
-    panels = {n: _shares(store, n, seeds or PANELS[n]) for n in PANELS if not (small and n > 32)}
+    panels = {n: _shares(fits, n, seeds or PANELS[n]) for n in PANELS if not (small and n > 32)}
     panels = {n: found for n, found in panels.items() if found[0]["refined"]}  # what is stored may be less
     layout = ConstrainedLayoutEngine(wspace=0.06)
     figure = Figure(figsize=(2.2 + 4.2 * len(panels), 5.2), layout=layout, facecolor=LIGHT.card)
@@ -87,16 +87,16 @@ def few_samples_figure(store: Store, seeds: int | None, *, small: bool) -> Figur
         axes.set_title(f"n = {n}", size=16, loc="left", weight="bold")
         axes.set_title(f"{n_seeds} fits each", size=13, loc="right", color=LIGHT.muted)
         axes.set_xlabel("samples per feature, r / n")
-        _quiet(axes)
+        quiet(axes).tick_params(labelsize=13)
     all_axes[0].set_ylabel("exact, to an error below 1e-6")
     _name_shares(all_axes[-1], panels[max(panels)][0])
     return figure
 
 
-def _shares(store: Store, n: int, seeds: int) -> tuple[Shares, int]:
+def _shares(fits: Fits, n: int, seeds: int) -> tuple[Shares, int]:
     """Shares of exact recoveries, and the number of seeds behind each."""
     settings = [Setting(n, ratio * n, dtype="float64") for ratio in RATIOS]
-    columns, number = _columns(store, settings, seeds, AT_FEW)
+    columns, number = _columns(fits, settings, seeds, AT_FEW)
     shares = {
         method: [
             (float(ratio), float(np.mean([result.exact for result in results])))
@@ -149,10 +149,10 @@ LOWEST, EXACT_LINE, TOP = 3e-6, 5e-6, 0.25
 """Ends of the axis of errors; those that are rounding are drawn on a line of their own."""
 
 
-def noise_figure(store: Store, seeds: int | None) -> Figure:
+def noise_figure(fits: Fits, seeds: int | None) -> Figure:
     """Error against the level of Gaussian noise, beside what theory expects and allows."""
     settings = [replace(BASE, noise_std=sigma) for sigma in SIGMAS]
-    errors, number = _errors(store, settings, seeds or 10)
+    errors, number = _errors(fits, settings, seeds or 10)
     figure, axes = _single("With Gaussian noise: down to the limit", number)
     _draw_limit(axes, SIGMAS[-1], lambda sigma: sigma, "out of reach of any unbiased method (Cramér-Rao)")
     _draw_expected(axes, SIGMAS[-1])
@@ -162,10 +162,10 @@ def noise_figure(store: Store, seeds: int | None) -> Figure:
     return figure
 
 
-def corruption_figure(store: Store, seeds: int | None) -> Figure:
+def corruption_figure(fits: Fits, seeds: int | None) -> Figure:
     """Error against the size of sparse corruption, beside the limit for Gaussian noise of the same power."""
     settings = [replace(BASE, corruption=size) for size in CORRUPTIONS]
-    errors, number = _errors(store, settings, seeds or 5)
+    errors, number = _errors(fits, settings, seeds or 5)
     figure, axes = _single("With sparse corruption: one entry in ten is hit", number)
     same_power = BASE.corruption_rate**0.5
     label = "the limit, were it Gaussian noise of the same power"
@@ -191,12 +191,12 @@ def _described(n_seeds: int) -> str:
     )
 
 
-def _errors(store: Store, settings: Sequence[Setting], seeds: int) -> tuple[dict[str, list[float]], int]:
+def _errors(fits: Fits, settings: Sequence[Setting], seeds: int) -> tuple[dict[str, list[float]], int]:
     """Median error of each method at each setting, and the number of seeds behind each.
 
     Not the mean: one fit in a wrong basin should not bend a curve.
     """
-    columns, number = _columns(store, settings, seeds, AT_NOISE)
+    columns, number = _columns(fits, settings, seeds, AT_NOISE)
     medians = {
         method: [float(np.median([result.error for result in results])) if results else math.nan for results in column]
         for method, column in columns.items()
@@ -226,7 +226,7 @@ def _draw_errors(axes: Axes, levels: Sequence[float], errors: dict[str, list[flo
     names = {EXACT_LINE: "exact", 1e-5: "0.001 %", 1e-4: "0.01 %", 1e-3: "0.1 %", 1e-2: "1 %", 1e-1: "10 %"}
     axes.set_yticks(list(names), list(names.values()))
     axes.minorticks_off()
-    _quiet(axes)
+    quiet(axes).tick_params(labelsize=13)
 
 
 def _name_curve(axes: Axes, look: Look, levels: Sequence[float], errors: NDArray[np.float64]) -> None:
@@ -269,23 +269,12 @@ def _law() -> dict[str, Any]:
 
 
 def _columns(
-    store: Store, settings: Sequence[Setting], seeds: int, methods: Sequence[str]
+    fits: Fits, settings: Sequence[Setting], seeds: int, methods: Sequence[str]
 ) -> tuple[dict[str, list[list[Result]]], int]:
     """Results of each method at each setting, from as many seeds everywhere as the setting with the fewest has."""
     rows = []
     for setting in settings:
         print(setting, file=sys.stderr, flush=True)  # progress, apart from the results
-        rows.append(store.results(setting, seeds, methods))
+        rows.append(fits.results(setting, seeds, methods))
     number = min(len(row[methods[0]]) for row in rows)
     return {method: [row[method][:number] for row in rows] for method in methods}, number
-
-
-def _quiet(axes: Axes) -> None:
-    """Keep what carries meaning: grid lines to read values by, no box around them."""
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(LIGHT.line)
-    axes.grid(axis="y", color=LIGHT.line, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=LIGHT.muted, labelsize=13)
-    axes.xaxis.label.set_color(LIGHT.muted)
-    axes.yaxis.label.set_color(LIGHT.muted)

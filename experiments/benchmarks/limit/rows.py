@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,31 +25,25 @@ class Row:
     seeds: int
 
     @property
+    def law(self) -> dict[str, Any]:
+        """Arguments of the theory."""
+        setting = self.setting
+        return {
+            "n_features": setting.n_features,
+            "n_samples": setting.n_samples,
+            "density": setting.density,
+            "noise_std": setting.noise_std,
+        }
+
+    @property
     def theory(self) -> float:
         """Error that l_3 should leave; NaN where the formula does not apply."""
-        setting = self.setting
-        if setting.corruption:
-            return math.nan
-        return expected_error(
-            3,
-            n_features=setting.n_features,
-            n_samples=setting.n_samples,
-            density=setting.density,
-            noise_std=setting.noise_std,
-        )
+        return math.nan if self.setting.corruption else expected_error(3, **self.law)
 
     @property
     def limit(self) -> float:
         """The Cramer-Rao bound; NaN where it does not apply."""
-        setting = self.setting
-        if setting.corruption:
-            return math.nan
-        return cramer_rao_bound(
-            n_features=setting.n_features,
-            n_samples=setting.n_samples,
-            density=setting.density,
-            noise_std=setting.noise_std,
-        )
+        return math.nan if self.setting.corruption else cramer_rao_bound(**self.law)
 
 
 # --- which ------------------------------------------------------------------------------------------------------------

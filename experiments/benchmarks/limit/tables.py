@@ -6,15 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from experiments.benchmarks.limit.fits import Result, Setting
+from experiments.benchmarks.limit.fits import Fits, Result, Setting
 from experiments.benchmarks.limit.rows import BASINS, FEW, Row, departures, held, mean_of, misspecified_settings
-from experiments.benchmarks.limit.store import Store
 
 COMPARED = ("l3", "FastICA", "refined")
 SHORT = {"bernoulli-gaussian": "bg", "sparse-corruption": "sc", None: "l_p"}
 
 
-def print_errors(store: Store, rows: Iterable[Row], seeds: int | None) -> None:
+def print_errors(fits: Fits, rows: Iterable[Row], seeds: int | None) -> None:
     """One row a setting: errors beside theory and limit, and what the refined answer says of itself."""
     print(
         f"\n{'n':>3} {'r':>5} {'type':>7} {'theta':>5} {'sigma':>5} {'corr':>4} | {'l3':>7} {'theory':>7} "
@@ -25,7 +24,7 @@ def print_errors(store: Store, rows: Iterable[Row], seeds: int | None) -> None:
         "seconds: l3, FastICA, refined"
     )
     for row in rows:
-        found = store.results(row.setting, seeds or row.seeds, COMPARED)
+        found = fits.results(row.setting, seeds or row.seeds, COMPARED)
         if found["refined"]:
             print(_line(row, found), flush=True)
 
@@ -61,7 +60,7 @@ def _answers(results: Sequence[Result]) -> str:
     return " ".join(f"{number} {name}" for name, number in counts.most_common())
 
 
-def print_few(store: Store, seeds: int | None, *, small: bool) -> None:
+def print_few(fits: Fits, seeds: int | None, *, small: bool) -> None:
     """Share of exact recoveries, and of answers that say they are exact and are not."""
     print(
         f"\nfew samples, no noise: exact recoveries of l3 and of p = (3, 2.5, 2.2), refine='auto'\n"
@@ -70,7 +69,7 @@ def print_few(store: Store, seeds: int | None, *, small: bool) -> None:
     for setting, share in FEW:
         if small and setting.n_features > 32:
             continue
-        found = store.results(setting, seeds or 40, ("l3", "annealed"))
+        found = fits.results(setting, seeds or 40, ("l3", "annealed"))
         plain, annealed = found["l3"], found["annealed"]
         number = len(annealed)
         if not number:
@@ -85,9 +84,9 @@ def print_few(store: Store, seeds: int | None, *, small: bool) -> None:
         )
 
 
-def print_basins(store: Store, seeds: int | None) -> None:
+def print_basins(fits: Fits, seeds: int | None) -> None:
     """Whether a wrong answer ever goes unreported."""
-    results = store.results(BASINS, seeds or 200, ("annealed",))["annealed"]
+    results = fits.results(BASINS, seeds or 200, ("annealed",))["annealed"]
     wrong = [result for result in results if not result.exact]
     silent = sum(not result.reported for result in wrong)
     print(
@@ -97,7 +96,7 @@ def print_basins(store: Store, seeds: int | None) -> None:
     )
 
 
-def print_misspecified(store: Store, seeds: int | None, *, small: bool) -> None:
+def print_misspecified(fits: Fits, seeds: int | None, *, small: bool) -> None:
     """What the refinement does to data whose law it does not know, beside the l_3 answer."""
     print(
         f"\nother laws, n = 16, 32, 64, r = 8000, noise 0, .1, .3 of the codes' rms: error with refine='auto' beside "
@@ -108,13 +107,13 @@ def print_misspecified(store: Store, seeds: int | None, *, small: bool) -> None:
         if not (small and setting.n_features > 32):
             kinds.setdefault(kind, []).append(setting)
     for kind, settings in kinds.items():
-        _print_kind(kind, settings, store, seeds or 3)
+        _print_kind(kind, settings, fits, seeds or 3)
 
 
-def _print_kind(kind: str, settings: list[Setting], store: Store, seeds: int) -> None:
+def _print_kind(kind: str, settings: list[Setting], fits: Fits, seeds: int) -> None:
     worst, place, better, refined, number = 0.0, "", 0, 0, 0
     for setting in settings:
-        found = store.results(setting, seeds, ("l3", "refined"))
+        found = fits.results(setting, seeds, ("l3", "refined"))
         for seed, (plain, auto) in enumerate(zip(found["l3"], found["refined"], strict=True)):
             ratio = max(auto.error, 1e-10) / max(plain.error, 1e-10)  # below 1e-10 there is nothing to compare
             number += 1

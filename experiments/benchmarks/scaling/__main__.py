@@ -31,11 +31,12 @@ from elldict.solver.contrasts import Lp
 from elldict.solver.polar import random_orthonormal
 from elldict.solver.sums import SumKernel, measure
 from elldict.solver.terms import Needs
+from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.scaling.tables import rewrite
-from experiments.harness import lines as store
 from experiments.harness.machine import busy_share, made_by
+from experiments.harness.store import DONE, Record, Store
 
-RESULTS = store.RESULTS / "scaling.jsonl"
+RESULTS = BENCHMARK_RESULTS / "scaling.jsonl"
 WORKERS = (1, 2, 4)
 RATE_SIZES = ((32, 200_000), (100, 100_000), (400, 20_000), (1000, 8_000))
 PASS_N, PASS_R = 100, 1_000_000
@@ -105,7 +106,7 @@ def lp_kernel(n: int) -> SumKernel:
 
 def passes_over(client: Client, path: Path, n_workers: int, repeats: int) -> dict[str, Any]:
     """Seconds of a pass over a file, and bytes that each worker receives from others in it."""
-    samples = elldict.open_samples(path, client=client)
+    samples: Any = elldict.open_samples(path, client=client)  # more is asked of it than any source has
     kernel = lp_kernel(samples.n_features)
     seconds = wall_seconds(lambda: samples.sum_over(kernel), repeats)
     client.run(lambda dask_worker: dask_worker.transfer_incoming_log.clear())
@@ -147,16 +148,16 @@ def made_file(folder: Path, n: int, r: int) -> Path:
 
 def read_rate(path: Path, repeats: int) -> float:
     """Bytes that one core reads in a second of its time from a file that the system holds in memory."""
-    samples = elldict.open_samples(path)
+    samples: Any = elldict.open_samples(path)
     block = 2**24 // (4 * samples.n_features)
     starts = range(0, samples.n_samples - block, block)
     seconds = min(
         cpu_seconds(lambda: [samples.reader.read(start, start + block) for start in starts]) for _ in range(repeats)
     )
-    return len(starts) * block * 4 * samples.n_features / seconds
+    return float(len(starts) * block * 4 * samples.n_features / seconds)
 
 
-def measured(repeats: int, folder: Path) -> dict[str, Any]:
+def measured(repeats: int, folder: Path) -> Record:
     busy = busy_share(1.0)
     rates = [core_rate(n, r, repeats) for n, r in RATE_SIZES]
     large, small = made_file(folder, PASS_N, PASS_R), made_file(folder, FIT_N, FIT_R)
@@ -169,16 +170,18 @@ def measured(repeats: int, folder: Path) -> dict[str, Any]:
                 "fit": fits(client, small),
             }
         print(f"{n_workers} workers: {by_workers[str(n_workers)]}", flush=True)
-    return {
-        "busy": busy,
+    cell = {
+        "pass_of": {"n": PASS_N, "r": PASS_R, "dtype": "float32"},
+        "fit_of": {"n": FIT_N, "r": FIT_R, "dtype": "float32"},
+        "made_by": made_by(1, ("dask", "distributed")),
+    }
+    values = {
         "cores": os.cpu_count(),
         "rates": rates,
         "read_bytes_per_second": read_rate(large, repeats),
-        "pass_of": {"n": PASS_N, "r": PASS_R, "dtype": "float32"},
-        "fit_of": {"n": FIT_N, "r": FIT_R, "dtype": "float32"},
         "workers": by_workers,
-        "made_by": made_by(1, ("dask", "distributed")),
     }
+    return Record(cell, DONE, values, "", {"busy": busy})
 
 
 def main() -> None:
@@ -186,11 +189,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--tables", action="store_true")
     options = parser.parse_args()
+    store = Store(RESULTS, history=True)
     if not options.tables:
-        with tempfile.TemporaryDirectory() as folder:
-            store.append(RESULTS, measured(options.repeats, Path(folder)))
-    *_, last = store.lines(RESULTS)
-    rewrite(last)
+        with tempfile.TemporaryDirectory() as folder, store.writing():
+            store.add(measured(options.repeats, Path(folder)))
+    rewrite(list(store.records.values())[-1].row)
 
 
 if __name__ == "__main__":

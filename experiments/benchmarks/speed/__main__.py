@@ -19,20 +19,20 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from experiments.benchmarks.speed import solvers
-from experiments.benchmarks.speed.apart import run_apart
-from experiments.benchmarks.speed.fit import Outcome, run_fit
+from experiments import BENCHMARK_RESULTS
+from experiments.benchmarks.speed.fit import Job, Outcome, make_peer, run_fit, run_job
 from experiments.benchmarks.speed.problems import Problem, problems
-from experiments.benchmarks.speed.solvers.base import Solver
-from experiments.harness import lines as store
+from experiments.benchmarks.speed.solvers import Solver, installed
 from experiments.harness.machine import busy_share, made_by
-from experiments.harness.watch import Matrix
+from experiments.harness.pool import Lost, Pool
+from experiments.harness.store import DONE, FAILED, Record, Store, key_of
+from experiments.peers.base import Matrix
 
-REST = 0.1
-"""Seconds between fits, in which threads that BLAS leaves spinning fall asleep, and others at work are noticed."""
+REST_SECONDS = 0.1
+"""Between fits, in which threads that BLAS leaves spinning fall asleep, and others at work are noticed."""
 
-KEY = ("problem", "seed", "repeat", "solver")
 WARM_UP = Problem("warm-up", 8, 400)
 
 
@@ -45,85 +45,96 @@ class Settings:
     repeats: int | None = None
     with_slow: bool = True
     slow_everywhere: bool = False
-    slow_limit: float = 600.0
+    slow_limit: float = 600.0  # seconds
     minutes: float = float("inf")
     fresh: bool = False
-    path: Path = store.BENCH
+    path: Path = BENCHMARK_RESULTS / "bench.jsonl"
 
 
-class Harness:
+class Comparison:
     """Runs what is not stored yet, and stores it."""
 
-    def __init__(self, settings: Settings, chosen: dict[str, type[Solver]]) -> None:
-        self.settings = settings
-        self.solvers = chosen
-        everyone = solvers.installed()[0].values()  # so that a run of some solvers adds to one of all
-        self.made_by = made_by(settings.threads, {kind.distribution for kind in everyone})
-        self.known = set() if settings.fresh else self._stored()
+    def __init__(self, settings: Settings, chosen: dict[str, Solver]) -> None:
+        self.settings, self.solvers = settings, chosen
+        everyone = installed()[0].values()  # so that a run of some solvers adds to one of all
+        self.made_by = made_by(settings.threads, {solver.kind.package for solver in everyone})
+        self.store = Store(settings.path, history=True)
         self.began = time.monotonic()
-
-    def _stored(self) -> set[tuple[object, ...]]:
-        stored = store.lines(self.settings.path)
-        return {tuple(line[name] for name in KEY) for line in stored if line["made_by"] == self.made_by}
 
     def run(self, listed: list[Problem]) -> list[Problem]:
         """Run every problem; returns those for which no time was left."""
         self._warm_up()
         late = []
-        for problem in listed:
-            if time.monotonic() - self.began > 60 * self.settings.minutes:
-                late.append(problem)
-                continue
-            print(f"\n{problem.name}", flush=True)
-            for seed in range(self.settings.seeds or problem.seeds):
-                self._run_seed(problem, seed)
+        with self.store.writing():
+            known = set() if self.settings.fresh else set(self.store.records)
+            for problem in listed:
+                if time.monotonic() - self.began > 60 * self.settings.minutes:
+                    late.append(problem)
+                    continue
+                print(f"\n{problem.name}", flush=True)
+                for seed in range(self.settings.seeds or problem.seeds):
+                    self._run_seed(problem, seed, known)
         return late
 
     def _warm_up(self) -> None:
         """First calls load libraries and find out about threads."""
         X, dictionary = WARM_UP.make(0)
-        for kind in self.solvers.values():
-            if not kind.slow:
-                run_fit(kind, WARM_UP, X, dictionary, 0, self.settings.threads)
+        for name, solver in self.solvers.items():
+            if not solver.slow:
+                run_fit(solver, Job(name, WARM_UP, 0, self.settings.threads), X, dictionary)
 
-    def _run_seed(self, problem: Problem, seed: int) -> None:
-        missing = [turn for turn in self._turns(problem, seed) if (problem.name, seed, *turn) not in self.known]
+    def _run_seed(self, problem: Problem, seed: int, known: set[str]) -> None:
+        cells = [self._cell(problem, seed, repeat, name) for repeat, name in self._turns(problem, seed)]
+        missing = [cell for cell in cells if key_of(cell) not in known]
         if not missing:
             return
         X, dictionary = problem.make(seed)
-        for repeat, name in missing:
-            others = busy_share(REST)
-            outcome = self._outcome(name, problem, seed, X, dictionary)
-            line = dict(zip(KEY, (problem.name, seed, repeat, name), strict=True))
-            store.append(self.settings.path, line | outcome.as_line() | {"others": others, "made_by": self.made_by})
-            print(f"  seed {seed} {name:>28} {_told(outcome)}", flush=True)
+        for cell in missing:
+            made = {"others": busy_share(REST_SECONDS)}
+            outcome = self._outcome(Job(cell["solver"], problem, seed, self.settings.threads), X, dictionary)
+            self.store.add(Record(cell, FAILED if outcome.reason else DONE, outcome.values, outcome.reason, made))
+            print(f"  seed {seed} {cell['solver']:>28} {_told(outcome)}", flush=True)
+
+    def _cell(self, problem: Problem, seed: int, repeat: int, name: str) -> dict[str, Any]:
+        """All that the result depends on; times depend on the machine."""
+        peer = make_peer(self.solvers[name], Job(name, problem, seed, self.settings.threads))
+        return {
+            "problem": problem.name,
+            "seed": seed,
+            "repeat": repeat,
+            "solver": name,
+            "settings": peer.settings,
+            "adapter": peer.revision,
+            "made_by": self.made_by,
+        }
 
     def _turns(self, problem: Problem, seed: int) -> Iterator[tuple[int, str]]:
         """Repeats and names of solvers in their order: whoever began the round before goes last."""
         quick = [
             name
-            for name, kind in self.solvers.items()
-            if not kind.slow and (kind.own_threads is None or problem.with_one_thread)
+            for name, solver in self.solvers.items()
+            if not solver.slow and (solver.own_threads is None or problem.with_one_thread)
         ]
         for repeat in range(self.settings.repeats or problem.repeats):
             first = (seed + repeat) % max(len(quick), 1)
             yield from ((repeat, name) for name in quick[first:] + quick[:first])
         wanted = self.settings.with_slow and (problem.with_slow or self.settings.slow_everywhere)
         if wanted and seed == 0:
-            yield from ((0, name) for name, kind in self.solvers.items() if kind.slow)
+            yield from ((0, name) for name, solver in self.solvers.items() if solver.slow)
 
-    def _outcome(self, name: str, problem: Problem, seed: int, X: Matrix, dictionary: Matrix) -> Outcome:
-        threads = self.settings.threads
-        if self.solvers[name].slow:
-            return run_apart(name, problem, seed, threads, self.settings.slow_limit)
-        return run_fit(self.solvers[name], problem, X, dictionary, seed, threads)
+    def _outcome(self, job: Job, X: Matrix, dictionary: Matrix) -> Outcome:
+        if not self.solvers[job.solver].slow:
+            return run_fit(self.solvers[job.solver], job, X, dictionary)
+        jobs = [job]
+        with Pool(run_job, limit=self.settings.slow_limit, threads=None) as pool:
+            ((_, found),) = pool.results(lambda: jobs.pop() if jobs else None)
+        return Outcome(reason=found.reason) if isinstance(found, Lost) else found
 
 
 def _told(outcome: Outcome) -> str:
-    if outcome.error is None or outcome.seconds is None:
-        return outcome.status
-    passes = "" if outcome.passes is None else f"{outcome.passes:>8.4g} passes"
-    return f"{outcome.seconds:>9.4f} s  error {outcome.error:.3e}{passes}"
+    if outcome.reason:
+        return outcome.reason
+    return "{seconds:>9.4f} s  error {error:.3e}{passes:>8.4g} passes".format(**outcome.values)
 
 
 def parsed() -> argparse.Namespace:
@@ -142,9 +153,9 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parsed()
-    found, missing = solvers.installed()
-    for name, reason in missing.items():
-        print(f"left out: {name} ({reason}); pip install 'elldict[bench]' brings the peers")
+    found, missing = installed()
+    for name, package in missing.items():
+        print(f"left out: {name} ({package} is not installed); pip install -e '.[bench]' brings the peers")
     settings = Settings(
         threads=arguments.threads,
         seeds=arguments.seeds or (2 if arguments.quick else None),
@@ -156,9 +167,9 @@ def main() -> None:
     )
     chosen = {name: kind for name, kind in found.items() if any(part in name for part in arguments.solvers)}
     listed = [p for p in problems(quick=arguments.quick) if any(part in p.name for part in arguments.problems)]
-    harness = Harness(settings, chosen)
-    print(", ".join(f"{name} {what}" for name, what in harness.made_by.items()))
-    for problem in harness.run(listed):
+    comparison = Comparison(settings, chosen)
+    print(", ".join(f"{name} {what}" for name, what in comparison.made_by.items()))
+    for problem in comparison.run(listed):
         print(f"no time left for: {problem.name}; run again to go on")
 
 

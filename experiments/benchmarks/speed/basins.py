@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,39 +22,32 @@ from threadpoolctl import threadpool_limits
 
 from elldict import LpDictionaryLearning
 from elldict.metrics import match_atoms
+from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.speed.fit import SAME_ATOM, error_of, nearest_orthonormal
-from experiments.benchmarks.speed.problems import Problem, table2
-from experiments.benchmarks.speed.solvers.elldict_default import ElldictDefault
-from experiments.benchmarks.speed.solvers.elldict_power import ElldictPower
-from experiments.harness import lines as store
+from experiments.benchmarks.speed.problems import TABLE_2, Problem
+from experiments.benchmarks.speed.solvers import POWER_OPTIONS
 from experiments.harness.machine import made_by
-from experiments.harness.watch import Matrix
+from experiments.harness.store import DONE, Record, Store, key_of
+from experiments.peers.base import Matrix
 
-METHODS: dict[str, dict[str, Any]] = {"default": ElldictDefault.options, "power": ElldictPower.options}
+METHODS: dict[str, dict[str, Any]] = {"default": {}, "power": POWER_OPTIONS}
+RESULTS = BENCHMARK_RESULTS / "basins.jsonl"
 KEY = ("table", "problem", "arranged", "method", "seed")
 BASINS, ORDER = "basins", "order"
 ORDER_SEEDS = 10
 DRIFT = 3.0
 """Amplitude of the last drifting sample beside the first."""
 
-Arrange = Callable[[Matrix, Matrix, np.random.Generator], Matrix]
-
-
-def _duplicated(X: Matrix, codes: Matrix, rng: np.random.Generator) -> Matrix:  # noqa: ARG001
-    """Half of the samples twice, each beside its copy."""
-    return np.repeat(X[: len(X) // 2], 2, axis=0)
-
-
-def _drifting(X: Matrix, codes: Matrix, rng: np.random.Generator) -> Matrix:  # noqa: ARG001
-    return X * np.linspace(1, DRIFT, len(X), dtype=X.dtype)[:, None]
+Row = dict[str, Any]
+Arrange = Callable[[Matrix, Matrix], Matrix]  # samples and their codes
 
 
 ARRANGED: dict[str, Arrange] = {
-    "sorted by length": lambda X, codes, rng: X[np.argsort(np.sum(X**2, axis=1))],  # noqa: ARG005
-    "sorted by one code": lambda X, codes, rng: X[np.argsort(codes[:, 0])],  # noqa: ARG005
-    "grouped by largest code": lambda X, codes, rng: X[np.argsort(np.argmax(np.abs(codes), axis=1), kind="stable")],  # noqa: ARG005
-    "each twice": _duplicated,
-    "growing": _drifting,
+    "sorted by length": lambda X, _: X[np.argsort(np.sum(X**2, axis=1))],
+    "sorted by one code": lambda X, codes: X[np.argsort(codes[:, 0])],
+    "grouped by largest code": lambda X, codes: X[np.argsort(np.argmax(np.abs(codes), axis=1), kind="stable")],
+    "each twice": lambda X, _: np.repeat(X[: len(X) // 2], 2, axis=0),
+    "growing": lambda X, _: X * np.linspace(1, DRIFT, len(X), dtype=X.dtype)[:, None],
 }
 """Ways to lay out samples; each is compared with the same samples shuffled."""
 
@@ -61,16 +55,14 @@ ARRANGED: dict[str, Arrange] = {
 class Fits:
     """Fits that are stored, and those that are missing."""
 
-    def __init__(self, threads: int, path: Path = store.BASINS) -> None:
-        self.threads, self.path = threads, path
+    def __init__(self, threads: int, path: Path = RESULTS) -> None:
+        self.threads, self.store = threads, Store(path, history=True)
         self.made_by = made_by(threads, ())
-        self.known = {
-            tuple(line[name] for name in KEY) for line in store.lines(path) if line["made_by"] == self.made_by
-        }
 
     def run(self, key: tuple[Any, ...], draw: Callable[[], tuple[Matrix, Matrix]]) -> None:
         """Fit unless that was done; key is as in KEY."""
-        if key in self.known:
+        cell = dict(zip(KEY, key, strict=True)) | {"made_by": self.made_by}
+        if key_of(cell) in self.store.records:
             return
         X, dictionary = draw()
         method, seed = key[-2:]
@@ -79,29 +71,27 @@ class Fits:
             atoms = LpDictionaryLearning(**METHODS[method], random_state=seed).fit(X).components_
         truth = nearest_orthonormal(dictionary)
         cosine = float(np.min(match_atoms(nearest_orthonormal(atoms), truth).cosines))
-        line = {"least_cosine": cosine, "error": error_of(atoms, truth), "made_by": self.made_by}
-        store.append(self.path, dict(zip(KEY, key, strict=True)) | line)
-        self.known.add(key)
+        self.store.add(Record(cell, DONE, {"least_cosine": cosine, "error": error_of(atoms, truth)}, "", {}))
 
 
 def run_basins(fits: Fits, listed: Sequence[Problem], seeds: int, methods: Sequence[str] = tuple(METHODS)) -> None:
     """Methods on the same samples."""
-    for problem in listed:
-        print(f"basins: {problem.name}", flush=True)
-        for seed in range(seeds):
-            for method in methods:
-                fits.run((BASINS, problem.name, "", method, seed), lambda p=problem, s=seed: p.make(s))
+    with fits.store.writing():
+        for problem in listed:
+            print(f"basins: {problem.name}", flush=True)
+            for seed in range(seeds):
+                for method in methods:
+                    fits.run((BASINS, problem.name, "", method, seed), partial(problem.make, seed))
 
 
 def run_order(fits: Fits, listed: Sequence[Problem], seeds: int) -> None:
     """Arranged samples, and the same ones shuffled."""
-    for problem in listed:
-        print(f"order: {problem.name}", flush=True)
-        for seed in range(seeds):
-            for name in ARRANGED:
-                for how in (name, f"{name}, shuffled"):
-                    key = (ORDER, problem.name, how, "default", seed)
-                    fits.run(key, lambda p=problem, s=seed, h=how: arranged(p, s, h))
+    with fits.store.writing():
+        for problem in listed:
+            print(f"order: {problem.name}", flush=True)
+            for seed in range(seeds):
+                for how in (f"{name}{mixed}" for name in ARRANGED for mixed in ("", ", shuffled")):
+                    fits.run((ORDER, problem.name, how, "default", seed), partial(arranged, problem, seed, how))
 
 
 def arranged(problem: Problem, seed: int, how: str) -> tuple[Matrix, Matrix]:
@@ -109,19 +99,20 @@ def arranged(problem: Problem, seed: int, how: str) -> tuple[Matrix, Matrix]:
     name, _, shuffled = how.partition(", ")
     X, dictionary = problem.make(seed)
     rng = np.random.default_rng(seed)
-    X = ARRANGED[name](X, X @ dictionary.T, rng)
+    X = ARRANGED[name](X, X @ dictionary.T)
     return np.ascontiguousarray(X[rng.permutation(len(X))] if shuffled else X), dictionary
 
 
 # --- what came of it --------------------------------------------------------------------------------------------------
 
 
-def basins_section(path: Path = store.BASINS) -> str:
+def basins_section(path: Path = RESULTS) -> str:
     """Two tables in Markdown, of the last fit for every key; nothing if nothing is stored.
 
     A method that has not changed need not be run again beside one that has: basins are counted, not seconds.
     """
-    stored = {tuple(line[name] for name in KEY): line for line in store.lines(path)}
+    rows = [record.row for record in Store(path).records.values()]
+    stored = {tuple(row[name] for name in KEY): row for row in rows}
     parts = []
     if counted := list(_basin_lines(stored)):
         parts += ["## Wrong basins", "| problem | seeds | both | default alone | power alone |\n" + _rule(5), *counted]
@@ -131,8 +122,8 @@ def basins_section(path: Path = store.BASINS) -> str:
     return _joined(parts)
 
 
-def _basin_lines(stored: dict[tuple[Any, ...], store.Line]) -> Iterator[str]:
-    for problem in table2.PROBLEMS:
+def _basin_lines(stored: dict[tuple[Any, ...], Row]) -> Iterator[str]:
+    for problem in TABLE_2:
         wrong = {
             method: {key[-1]: _is_wrong(line) for key, line in stored.items() if key[:4] == _basin_key(problem, method)}
             for method in METHODS
@@ -150,8 +141,8 @@ def _basin_key(problem: Problem, method: str) -> tuple[str, str, str, str]:
     return BASINS, problem.name, "", method
 
 
-def _order_lines(stored: dict[tuple[Any, ...], store.Line]) -> Iterator[str]:
-    for problem in table2.PROBLEMS:
+def _order_lines(stored: dict[tuple[Any, ...], Row]) -> Iterator[str]:
+    for problem in TABLE_2:
         for name in ARRANGED:
             laid_out, shuffled = (
                 [line for key, line in stored.items() if key[:3] == (ORDER, problem.name, how)]
@@ -166,7 +157,7 @@ def _order_lines(stored: dict[tuple[Any, ...], store.Line]) -> Iterator[str]:
                 )
 
 
-def _is_wrong(line: store.Line) -> bool:
+def _is_wrong(line: Row) -> bool:
     return bool(line["least_cosine"] < SAME_ATOM)
 
 
@@ -187,7 +178,7 @@ def main() -> None:
     parser.add_argument("--only", choices=(BASINS, ORDER))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     arguments = parser.parse_args()
-    listed = [problem for problem in table2.PROBLEMS if arguments.full or problem.n_features == 32]
+    listed = [problem for problem in TABLE_2 if arguments.full or problem.n_features == 32]
     fits = Fits(arguments.threads)
     if arguments.only != ORDER:
         run_basins(fits, listed, arguments.seeds, arguments.methods)

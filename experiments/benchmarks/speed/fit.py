@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from threadpoolctl import threadpool_limits
 
 from elldict.metrics import match_atoms, recovery_error
 from experiments.benchmarks.speed.problems import Problem
-from experiments.benchmarks.speed.solvers.base import Solver
-from experiments.harness.watch import Matrix, Watch
+from experiments.benchmarks.speed.solvers import Solver, Task, installed
+from experiments.harness.watch import Watch
+from experiments.peers.base import Matrix, Peer
 
 SAME_ATOM = 0.9
 """Least cosine between an atom and the true one that it stands for; less is a mixture of several."""
@@ -20,48 +21,58 @@ SAME_ATOM = 0.9
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one fit came to; the curve is seconds and errors on the way, its end included."""
+    """What one fit came to: seconds, error, passes, and the curve of seconds and errors; or why it came to nothing."""
 
-    status: str
-    seconds: float | None = None
-    error: float | None = None
-    wrong_atoms: int | None = None
-    passes: float | None = None
-    curve: tuple[tuple[float, float], ...] = ()
-
-    def as_line(self) -> dict[str, Any]:
-        """For the store."""
-        return asdict(self)
+    values: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
 
 
-def run_fit(kind: type[Solver], problem: Problem, X: Matrix, dictionary: Matrix, seed: int, threads: int) -> Outcome:
+@dataclass(frozen=True)
+class Job:
+    """A solver, a problem and a seed: all that a process of its own has to know."""
+
+    solver: str
+    problem: Problem
+    seed: int
+    threads: int
+
+
+def run_job(job: Job) -> Outcome:
+    """Draw the samples, and fit."""
+    return run_fit(installed()[0][job.solver], job, *job.problem.make(job.seed))
+
+
+def make_peer(solver: Solver, job: Job) -> Peer:
+    """The solver as it is set for the job."""
+    threads = solver.own_threads or job.threads
+    return solver.make(Task(job.problem.n_features, job.problem.density, threads, job.seed))
+
+
+def run_fit(solver: Solver, job: Job, X: Matrix, dictionary: Matrix) -> Outcome:
     """Fit, and compare with the truth. A solver that fails is a result, not the end of the run."""
-    threads = kind.own_threads or threads
-    solver = kind(problem.density, threads)
-    with threadpool_limits(threads), warnings.catch_warnings():
+    peer = make_peer(solver, job)
+    with threadpool_limits(solver.own_threads or job.threads), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fits that did not converge show in their errors
         watch = Watch()
         try:
-            atoms = solver.fit(X, seed, watch)
-            seconds = watch.seconds
-            return _scored(solver, atoms, seconds, watch, nearest_orthonormal(dictionary))
+            peer.fit(X, watch)
+            return Outcome(_scored(peer, watch.seconds, watch, nearest_orthonormal(dictionary)))
         except (ArithmeticError, ValueError, MemoryError, np.linalg.LinAlgError) as reason:
-            return Outcome(f"failed: {type(reason).__name__}: {reason}"[:200])
+            return Outcome(reason=f"{type(reason).__name__}: {reason}"[:200])
 
 
-def _scored(solver: Solver, atoms: Matrix, seconds: float, watch: Watch, truth: Matrix) -> Outcome:
+def _scored(peer: Peer, seconds: float, watch: Watch, truth: Matrix) -> dict[str, Any]:
     curve = [(view.seconds, error_of(view.seen, truth)) for view in watch.views]
-    error = error_of(atoms, truth)
+    error = error_of(peer.components_, truth)
     curve.append((seconds, error))
-    cosines = match_atoms(nearest_orthonormal(atoms), truth).cosines
-    return Outcome(
-        status="done",
-        seconds=seconds,
-        error=error,
-        wrong_atoms=int(np.sum(cosines < SAME_ATOM)),
-        passes=None if solver.passes is None else float(solver.passes),
-        curve=tuple((float(f"{time:.4g}"), float(f"{value:.4g}")) for time, value in curve),
-    )
+    cosines = match_atoms(nearest_orthonormal(peer.components_), truth).cosines
+    return {
+        "seconds": seconds,
+        "error": error,
+        "wrong_atoms": int(np.sum(cosines < SAME_ATOM)),
+        "passes": float(getattr(peer, "n_passes_", peer.n_iter_)),
+        "curve": [[float(f"{time:.4g}"), float(f"{value:.4g}")] for time, value in curve],
+    }
 
 
 def error_of(atoms: Matrix, truth: Matrix) -> float:

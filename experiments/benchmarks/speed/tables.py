@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from statistics import mean, median
 from typing import Any
 
-from experiments.benchmarks.speed.problems import Problem
-from experiments.benchmarks.speed.problems.base import EXACT
-from experiments.benchmarks.speed.solvers import DEFAULT, POWER
-from experiments.benchmarks.speed.times import Round, Row
-from experiments.harness.lines import Line
+from experiments.benchmarks.speed.problems import EXACT, Problem
+from experiments.benchmarks.speed.solvers import DEFAULT, POWER, SOLVERS
+from experiments.benchmarks.speed.times import Line, Round, Row
 
 KSVD = "K-SVD"
 ASKED_OF_KSVD = 100
@@ -21,7 +19,13 @@ QUIET = 0.1
 
 def report(rows: Sequence[Row], everything: dict[str, list[Round]], extra: Sequence[str]) -> str:
     """The whole page; `extra` are sections of other scripts."""
-    parts = ["# Elldict beside its peers", INTRODUCTION, _machines(everything), disturbance(everything)]
+    parts = [
+        "# Elldict beside its peers",
+        INTRODUCTION,
+        _machines(everything),
+        disturbance(everything),
+        earlier_adapters(everything),
+    ]
     if rows:
         parts += [ratio_table(rows), peers_win(rows), ksvd_table(everything), solver_tables(rows, everything)]
     parts += extra
@@ -123,7 +127,7 @@ def ksvd_table(everything: dict[str, list[Round]]) -> str:
 
 def _ksvd_cells(name: str, fits: Round) -> list[str]:
     ours, ksvd = fits[DEFAULT], fits[KSVD]
-    if ksvd["error"] is None:
+    if ksvd["status"] != "done":
         return [name, ksvd["status"], "-", _seconds(ours["seconds"]), _per_cent(ours["error"]), "-", "-"]
     ratio = ksvd["seconds"] / ours["seconds"]
     held = ratio >= ASKED_OF_KSVD and ours["error"] < ksvd["error"]
@@ -181,6 +185,23 @@ def disturbance(everything: dict[str, list[Round]]) -> str:
         + "; ".join(busy)
         + ". This slows peers with threads of BLAS more than it slows elldict: do not quote these ratios."
     )
+
+
+def earlier_adapters(everything: dict[str, list[Round]]) -> str:
+    """Says which solvers were measured by an adapter that is no longer there; nothing if none was."""
+    today = {solver.name: solver.kind.revision for solver in SOLVERS}
+    measured = {
+        (name.removesuffix(", 1 thread"), line["adapter"])
+        for rounds in everything.values()
+        for fits in rounds
+        for name, line in fits.items()
+    }
+    old = [
+        f"{name} (adapter {revision}, today {today[name]})"
+        for name, revision in sorted(measured)
+        if revision != today.get(name, revision)
+    ]
+    return f"**Measured by earlier adapters**, which worked in float32: {', '.join(old)}." if old else ""
 
 
 def _machines(everything: dict[str, list[Round]]) -> str:

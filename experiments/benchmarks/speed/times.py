@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
 from experiments.benchmarks.speed.problems import Problem
 from experiments.benchmarks.speed.solvers import DEFAULT, POWER
-from experiments.harness import lines as store
-from experiments.harness.lines import Line
+from experiments.harness.store import Store, latest
 
 SAME_ERROR = 1.01
 """Within a hundredth of an error is at it; peers profit, whose last iterations change little."""
@@ -20,6 +20,7 @@ SAME_ERROR = 1.01
 ROUNDED = 1.0005
 """Curves are stored to four digits."""
 
+Line = dict[str, Any]
 Round = dict[str, Line]
 """Fits of all solvers to the same samples, one after the other."""
 
@@ -65,13 +66,12 @@ def time_to(line: Line, error: float) -> float:
     return reached
 
 
-def stored_rounds(listed: Iterable[Problem], path: Path = store.BENCH) -> dict[str, list[Round]]:
+def stored_rounds(listed: Iterable[Problem], path: Path) -> dict[str, list[Round]]:
     """Rounds of each problem that has any."""
-    fits = store.latest(path, "problem", "problem", "seed", "repeat", "solver")
     grouped: dict[tuple[str, int, int], Round] = defaultdict(dict)
-    for (name, seed, repeat, solver), line in fits.items():
-        grouped[name, seed, repeat][solver] = line
-    found = {problem.name: [] for problem in listed}
+    for line in latest(Store(path).records.values(), "problem"):
+        grouped[line["problem"], line["seed"], line["repeat"]][line["solver"]] = line
+    found: dict[str, list[Round]] = {problem.name: [] for problem in listed}
     for (name, _, _), fits_of_round in sorted(grouped.items()):
         if name in found:
             found[name].append(fits_of_round)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from elldict.pages.palette import Palette
-from experiments.reproduction.cell import Cell, Scalar
+from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (
     Claim,
     Entry,
@@ -21,7 +21,6 @@ from experiments.reproduction.experiment import (
     Verdict,
     absent_entry,
 )
-from experiments.reproduction.methods import make_cell
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.words import percent, whole_percent
 from experiments.reproduction.results import Results, Summary

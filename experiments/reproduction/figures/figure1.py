@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 
 from elldict.pages.palette import Palette
 from elldict.theory import expected_error
-from experiments.reproduction.cell import Cell, Scalar
+from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (
     Claim,
     Entry,
@@ -25,7 +25,6 @@ from experiments.reproduction.experiment import (
     Verdict,
     absent_entry,
 )
-from experiments.reproduction.methods import make_cell
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.words import thousands, whole_percent
 from experiments.reproduction.results import Results

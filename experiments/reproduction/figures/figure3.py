@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from elldict.pages.palette import Palette
-from experiments.reproduction.cell import Cell, Scalar
+from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
-from experiments.reproduction.methods import make_cell
 from experiments.reproduction.report import drawing
 from experiments.reproduction.results import Results
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from elldict.pages.palette import Palette
-from experiments.reproduction.cell import Cell
+from experiments.reproduction.cells import METHODS, Cell
 from experiments.reproduction.experiment import (
     Claim,
     Entry,
@@ -23,7 +23,6 @@ from experiments.reproduction.experiment import (
     absent_entry,
 )
 from experiments.reproduction.figures.figure3 import CONSTRAINTS, Run, population_cell, runs
-from experiments.reproduction.methods import METHODS
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.words import plural
 from experiments.reproduction.results import Results

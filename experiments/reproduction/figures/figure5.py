@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from elldict.pages.palette import Palette
 from elldict.theory import expected_error
-from experiments.reproduction.cell import Cell, Scalar
+from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
-from experiments.reproduction.methods import make_cell
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.words import whole_percent
 from experiments.reproduction.results import Results

@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from elldict.pages.palette import Palette
-from experiments.reproduction.cell import Cell, Scalar
+from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
 from experiments.reproduction.images import N_KEPT, N_KNOWN, unpacked
-from experiments.reproduction.methods import make_cell
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.words import duration, percent, thousands
 from experiments.reproduction.results import Results

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from elldict.pages.palette import Palette
 from elldict.theory import cramer_rao_bound, expected_error
-from experiments.reproduction.cell import Cell, Scalar
+from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (
     Claim,
     Entry,
@@ -21,7 +21,6 @@ from experiments.reproduction.experiment import (
     Verdict,
     absent_entry,
 )
-from experiments.reproduction.methods import make_cell
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.words import duration, percent
 from experiments.reproduction.results import Results

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image
 
 from elldict.pages.palette import LIGHT, Palette
+from experiments.harness.axes import quiet
 
 WIDE_INCHES, NARROW_INCHES = 9.6, 4.4
 DPI = 160
@@ -30,21 +31,14 @@ def panels(
     axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey).ravel()
     for extra in axes[n:]:
         extra.set_visible(False)
-    return figure, [quiet(panel, palette) for panel in axes[:n]]
+    return figure, [bare_panel(panel, palette) for panel in axes[:n]]
 
 
-def quiet(axes: Axes, palette: Palette) -> Axes:
-    """Keep what carries meaning: grid lines to read values by, no box around them."""
+def bare_panel(axes: Axes, palette: Palette) -> Axes:
+    """A panel through which the page is seen."""
     axes.patch.set_alpha(0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(palette.line)
-    axes.grid(axis="y", color=palette.line, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=palette.muted, which="both")
-    axes.xaxis.label.set_color(palette.muted)
-    axes.yaxis.label.set_color(palette.muted)
     axes.title.set_color(palette.ink)
-    return axes
+    return quiet(axes, palette)
 
 
 def series(palette: Palette) -> tuple[str, ...]:

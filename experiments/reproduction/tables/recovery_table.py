@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elldict.theory import cramer_rao_bound, expected_error
-from experiments.reproduction.cell import Cell, Scalar
+from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Entry, Size, Table, absence
-from experiments.reproduction.methods import make_cell
 from experiments.reproduction.paper import Printed, Row
 from experiments.reproduction.report.words import bare, duration, norm, plural, thousands, two_digits
 from experiments.reproduction.results import Results, Summary

@@ -1,4 +1,4 @@
-"""What a problem is: a law to draw samples from, and what is asked of elldict on it."""
+"""Problems: laws to draw samples from, and what is asked of elldict on each."""
 
 from __future__ import annotations
 
@@ -69,3 +69,42 @@ class Problem:
     def at_the_limit(self) -> float:
         """Largest error that counts as the limit."""
         return NEAR_THE_LIMIT * self.limit if self.noise_std else EXACT
+
+
+# --- families ---------------------------------------------------------------------------------------------------------
+
+SMALL = tuple(  # overhead shows: elldict must not be slower than FastICA
+    # K-SVD took 10 s for 20 of its 100 iterations at n = 32; larger ones are for `--slow-everywhere`
+    Problem("small", n, r, noise_std=sigma, seeds=5, repeats=2, with_slow=n <= 32)
+    for n, r in ((8, 500), (16, 1000), (32, 2000), (64, 5000))
+    for sigma in (0.0, 0.2)
+)
+TABLE_1 = tuple(  # of the paper: no noise, r = 400 n
+    Problem("Table 1", n, 400 * n, theta, asked_ratio=3, asked_passes=6, seeds=seeds)
+    for n, seeds in ((100, 4), (200, 2), (400, 1))
+    for theta in (0.1, 0.3)
+)
+PASSES = {0.0: 6, 0.2: 10, 0.4: 10, 0.6: 15}
+
+
+def _ratio(n: int, sigma: float) -> float:
+    """Strong noise leaves less to gain."""
+    if n == 32:
+        return 5
+    return 3 if sigma <= 0.4 else 2
+
+
+TABLE_2 = tuple(  # of the paper: Gaussian noise
+    Problem("Table 2", n, r, noise_std=sigma, asked_ratio=_ratio(n, sigma), asked_passes=passes, seeds=seeds)
+    for n, r, seeds in ((32, 10_000, 16), (100, 40_000, 4))
+    for sigma, passes in PASSES.items()
+)
+LARGE = (Problem("large", 100, 1_000_000, noise_std=0.2, asked_ratio=5, asked_passes=4),)  # far more than it needs
+QUICK_BELOW = 100
+
+
+def problems(*, quick: bool = False) -> list[Problem]:
+    """All problems, or those that take seconds; the longest last, so that a run cut short has the others."""
+    listed = [*SMALL, *TABLE_2, *TABLE_1, *LARGE]
+    listed = [problem for problem in listed if not quick or problem.n_features < QUICK_BELOW]
+    return sorted(listed, key=lambda problem: problem.work)
