@@ -8,17 +8,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for library in ("OPENBLAS", "OMP", "MKL"):  # NumPy's, and torch's
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # as many workers as cores: their threads would fight
 
-from contextlib import nullcontext
 
 import array_api_compat
 import numpy as np
 import pytest
 
 from elldict import exceptions
+from elldict.backend.base import Backend
+from elldict.data.dataset import ArrayDataset
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.kernels.generic import FreshWork
-from elldict.samples.memory import MemorySamples
-from elldict.space import Space
 
 
 def pytest_addoption(parser):
@@ -63,21 +61,19 @@ def solved_elsewhere(request, monkeypatch):
         as_if_on_a_card(monkeypatch)
     device = "cuda" if where == "cuda" else "cpu"
 
-    def placed(samples, device_asked):
-        if not isinstance(samples, MemorySamples) or not isinstance(samples.X, np.ndarray):
+    def place_on_device(samples, device_asked):
+        if not isinstance(samples, ArrayDataset) or not isinstance(samples.X, np.ndarray):
             return samples
         tile_rows = 0 if samples.tile_rows >= samples.n_samples or where in ("card", "cuda") else samples.tile_rows
-        return MemorySamples(Space.of(torch.empty(0, device=device)).asarray(samples.X, samples.dtype), tile_rows)
+        return ArrayDataset(Backend.of(torch.empty(0, device=device)).asarray(samples.X, samples.dtype), tile_rows)
 
-    monkeypatch.setattr("elldict.learning.placed", placed)
+    monkeypatch.setattr("elldict.estimator.place_on_device", place_on_device)
 
 
 def as_if_on_a_card(monkeypatch):
     """Torch on the host passes for a card that has neither kernels nor graphs of its own."""
-    monkeypatch.setattr(Space, "on_gpu", property(lambda space: array_api_compat.is_torch_namespace(space.xp)))
-    monkeypatch.setattr("elldict.kernels.gpu.GpuWork", lambda fast: FreshWork())
-    monkeypatch.setattr("elldict.kernels.gpu.can_record", lambda space: False)
-    monkeypatch.setattr("elldict.learning.own_stream", lambda space: nullcontext())
+    monkeypatch.setattr(Backend, "on_gpu", property(lambda backend: array_api_compat.is_torch_namespace(backend.xp)))
+    monkeypatch.setattr(Backend, "_is_torch_on_gpu", False)
 
 
 @pytest.fixture

@@ -2,17 +2,12 @@
 
 import numpy as np
 
+from elldict.data.dataset import ArrayDataset
+from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import match_atoms
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.loop import Journal, solve
-from elldict.solver.polar import polar
-from elldict.solver.stage import Stage
-from elldict.solver.steps import power_step
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
+from elldict.solver.directions import polar, power_step
+from elldict.solver.loop import FitLog, Phase, solve
+from elldict.solver.objective import Lp, Quantities, evaluate
 
 
 def assert_same_atoms(A, B, tolerance=1e-10):
@@ -24,13 +19,15 @@ def assert_same_atoms(A, B, tolerance=1e-10):
 
 def prepared(X, *, center=False, whiten=False, tile_rows=0):
     """Samples and their frame."""
-    samples = MemorySamples(X, tile_rows)
-    return samples, Frame.of(survey(samples, center=center, precise=whiten), center=center, whiten=whiten)
+    samples = ArrayDataset(X, tile_rows)
+    return samples, Whitening.of(
+        compute_statistics(samples, center=center, precise=whiten), center=center, whiten=whiten
+    )
 
 
-def sums_at(X, A, p=3.0, need=Needs.GRADIENT, precision="float64", **how):
-    samples, frame = prepared(X, **how)
-    return measure(samples, frame, Lp(p), A, need, precision)
+def sums_at(X, A, p=3.0, quantities=Quantities.GRADIENT, precision="float64", **how):
+    samples, whitening = prepared(X, **how)
+    return evaluate(samples, whitening, Lp(p), A, quantities, precision)
 
 
 def one_step(X, A, p=3.0, **how):
@@ -40,9 +37,9 @@ def one_step(X, A, p=3.0, **how):
 
 def run_from(X, start, p=3.0, step=power_step, tol=1e-8, max_iter=500, callback=None):
     """Solution and history from a given start."""
-    samples, frame = prepared(X)
-    stage = Stage(Lp(p), step, samples.dtype, tol, max_iter)
-    return solve(samples, frame, [stage], [start], Journal(callback))
+    samples, whitening = prepared(X)
+    stage = Phase(Lp(p), step, samples.dtype, tol, max_iter)
+    return solve(samples, whitening, [stage], [start], FitLog(callback))
 
 
 def plain_power_step(X, A, p):

@@ -14,24 +14,12 @@ import elldict
 
 ROOT = Path(elldict.__file__).parent
 FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
-    {"space", "exceptions", "atomic"},
-    {"kernels", "theory", "samples", "model_file", "record_file"},
-    {"solver.polar", "solver.basins", "solver.code_model", "solver.messages", "solver.terms", "solver.contrasts"},
-    {"solver.sums", "solver.device_law"},
-    {"solver.recording", "solver.running"},
-    {"solver.steps", "solver.result"},
-    {"solver.witnesses", "solver.evidence", "solver.dependence"},
-    {"solver.stage"},
-    {"solver.rest"},
-    {"solver.recorded"},
-    {"solver.loop", "progress"},
-    {"solver.corrupted", "solver.checkpoint"},
-    {"solver.refine"},
-    {"solver.quick", "solver.stream"},
-    {"validation", "coding", "dictionary", "judging", "packing"},
-    {"datasets", "metrics", "fitting"},
-    {"streaming"},
-    {"learning"},
+    {"backend", "theory", "exceptions", "atomic"},
+    {"data", "record_file"},
+    {"solver", "result"},
+    {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
+    {"datasets", "metrics", "fit", "online"},
+    {"estimator"},
     {"pages"},
     {"command_files", "command_printing", "cli", "__main__"},
 ]
@@ -121,7 +109,7 @@ assert "sklearn" not in sys.modules and "scipy" not in sys.modules
 
 
 def test_every_module_can_be_imported_first():
-    without = {"kernels.triton_kernels"} if importlib.util.find_spec("triton") is None else set()
+    without = {"backend.triton_kernels"} if importlib.util.find_spec("triton") is None else set()
     names = [f"elldict.{name}" for name, _ in modules() if name and name not in without]
     run_python(f"""
 import importlib, sys

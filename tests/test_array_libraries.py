@@ -6,13 +6,11 @@ import pytest
 from helpers import prepared
 
 from elldict import LpDictionaryLearning
-from elldict.kernels import generic
+from elldict.backend import base as generic
+from elldict.backend.base import Backend, is_foreign, to_numpy
 from elldict.metrics import recovery_error
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import polar
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
-from elldict.space import Space, is_foreign, to_numpy
+from elldict.solver.directions import polar
+from elldict.solver.objective import Lp, Quantities, evaluate
 
 
 @pytest.fixture(params=["array_api_strict", "torch"])
@@ -42,9 +40,9 @@ def test_the_answer_is_numpys_and_of_the_kind_of_the_samples(xp, easy, dtype, op
 
 @pytest.mark.parametrize("p", [2.5, 2.7, 3, 4, 5.5])
 def test_one_pass_agrees_to_rounding(xp, easy, p):
-    needs = Needs.GRADIENT | Needs.MOMENTS
+    needs = Quantities.GRADIENT | Quantities.MOMENTS
     host, foreign = (
-        measure(*prepared(X, tile_rows=700), Lp(p), A, needs, "float64")
+        evaluate(*prepared(X, tile_rows=700), Lp(p), A, needs, "float64")
         for X, A in ((easy[0], np.eye(12)), (xp.asarray(easy[0].copy()), xp.asarray(np.eye(12))))
     )
     for name in ("G", "value", "slope", "g2", "z2"):
@@ -120,7 +118,7 @@ def test_the_kind_of_array_is_told_apart():
     assert is_foreign(array_api_strict.ones(3))
     assert not is_foreign(np.ones(3))
     assert not is_foreign([1.0, 2.0])
-    assert str(Space.of(np.ones(3))) == "numpy (cpu)"
+    assert str(Backend.of(np.ones(3))) == "numpy (cpu)"
 
 
 @pytest.mark.parametrize("kind", ["float32", "int64"])

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from elldict import LpDictionaryLearning, judging
+from elldict import LpDictionaryLearning
+from elldict import diagnostics as judging
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import recovery_error
-from elldict.solver.basins import Pair, suspicious_pairs, unmixed
+from elldict.solver.mixed_atoms import MixedPair, find_mixed_pairs, separate_pairs
 
 
 def mixture(angle, n=8, r=2000, seed=0):
@@ -27,9 +28,9 @@ def mixture(angle, n=8, r=2000, seed=0):
 @pytest.mark.parametrize("angle", [math.pi / 4, -math.pi / 4, 0.4])
 def test_a_mixed_pair_is_found_and_taken_apart(angle):
     A, Z = mixture(angle)
-    pairs = suspicious_pairs((np.abs(Z) > 1e-9).astype(float))
+    pairs = find_mixed_pairs((np.abs(Z) > 1e-9).astype(float))
     assert [(pair.first, pair.second) for pair in pairs] == [(2, 5)]
-    repaired, n_moved = unmixed(A, Z, pairs)
+    repaired, n_moved = separate_pairs(A, Z, pairs)
     assert n_moved == 1
     assert recovery_error(repaired, np.eye(8)) < 0.001  # to the next degree of the grid
     np.testing.assert_allclose(repaired @ repaired.T, np.eye(8), atol=1e-12)
@@ -38,8 +39,8 @@ def test_a_mixed_pair_is_found_and_taken_apart(angle):
 def test_true_atoms_are_left_alone():
     """28 pairs of independent supports: the largest of 28 standard normal scores is below 6 but once in 10^7."""
     A, Z = mixture(0.0)
-    assert suspicious_pairs((np.abs(Z) > 1e-9).astype(float)) == []
-    again, n_moved = unmixed(A, Z, [])
+    assert find_mixed_pairs((np.abs(Z) > 1e-9).astype(float)) == []
+    again, n_moved = separate_pairs(A, Z, [])
     assert n_moved == 0
     np.testing.assert_array_equal(again, A)
 
@@ -48,7 +49,7 @@ def test_no_atom_is_in_two_pairs():
     rng = np.random.default_rng(0)
     shared = rng.random((500, 1)) < 0.3
     activity = (shared ^ (rng.random((500, 3)) < 0.05)).astype(float)
-    assert len(suspicious_pairs(activity)) == 1
+    assert len(find_mixed_pairs(activity)) == 1
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -64,9 +65,9 @@ def test_few_samples_end_exact_or_are_reported(seed):
 
 
 def test_mixed_atoms_that_remain_are_named_in_the_order_of_the_answer():
-    answer = SimpleNamespace(mixed=(Pair(2, 0, 9.0),))
+    estimate = SimpleNamespace(mixed=(MixedPair(2, 0, 9.0),))
     with pytest.warns(NotIdentifiableWarning, match="1 pairs of atoms.*: 1 with 2. Give more"):
-        judging._warn_of_mixed_atoms(answer, np.array([1, 2, 0]), stacklevel=1)
+        judging._warn_of_mixed_atoms(estimate, np.array([1, 2, 0]), stacklevel=1)
 
 
 def test_a_pair_without_noise_is_turned_all_the_way_apart(rng):
@@ -74,6 +75,6 @@ def test_a_pair_without_noise_is_turned_all_the_way_apart(rng):
     codes = (rng.random((4000, 2)) < 0.2) * rng.standard_normal((4000, 2))
     c, s = np.cos(0.3337), np.sin(0.3337)
     turn = np.array([[c, -s], [s, c]])
-    apart, n_moved = unmixed(turn, codes @ turn.T, [Pair(0, 1, 50.0)])
+    apart, n_moved = separate_pairs(turn, codes @ turn.T, [MixedPair(0, 1, 50.0)])
     assert n_moved == 1
     np.testing.assert_allclose(np.sort(np.abs(apart), axis=1), [[0, 1], [0, 1]], atol=1e-6)

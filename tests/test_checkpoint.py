@@ -18,12 +18,12 @@ import pytest
 
 import elldict
 from elldict import LpDictionaryLearning, record_file
+from elldict import checkpoint as checkpoints
+from elldict.checkpoint import CheckpointError
+from elldict.data.dataset import ArrayDataset
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NoCheckpointWarning
 from elldict.record_file import HEAD, MARK, Draft, RecordFile, RecordFileError
-from elldict.samples.memory import MemorySamples
-from elldict.solver import checkpoint as checkpoints
-from elldict.solver.checkpoint import CheckpointError
 
 ROADS = {
     "default": {},
@@ -132,7 +132,7 @@ def test_files_resume_too(X, path, tmp_path):
 
 def test_a_finished_fit_resumes_to_its_end_without_a_look(X, path, monkeypatch):
     first = model_of(solver="power").fit(X, checkpoint=path)
-    monkeypatch.setattr(MemorySamples, "sum_over", None)
+    monkeypatch.setattr(ArrayDataset, "sum", None)
     assert_same_fit(first, model_of(solver="power").fit(X, checkpoint=path, resume=True))
 
 
@@ -141,16 +141,16 @@ def test_a_checkpoint_changes_nothing(X, path):
 
 
 def test_fault_24_ctrl_c_in_a_look_leaves_a_checkpoint(X, path, monkeypatch):
-    undisturbed, sum_over = model_of(solver="power").fit(X), MemorySamples.sum_over
+    undisturbed, sum = model_of(solver="power").fit(X), ArrayDataset.sum
     looks = iter(range(100))
 
     def impatient(samples, kernel):
         if next(looks) == 7:
             raise KeyboardInterrupt
-        return sum_over(samples, kernel)
+        return sum(samples, kernel)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MemorySamples, "sum_over", impatient)
+        patch.setattr(ArrayDataset, "sum", impatient)
         with pytest.raises(KeyboardInterrupt):
             model_of(solver="power").fit(X, checkpoint=path)
     assert_same_fit(undisturbed, model_of(solver="power").fit(X, checkpoint=path, resume=True))
@@ -257,9 +257,9 @@ def test_fault_26_other_samples_are_refused(X, path, change, words):
 
 
 def test_views_of_the_same_samples_are_the_same_samples(X):
-    fingerprint = MemorySamples(X).fingerprint()
-    assert MemorySamples(np.asfortranarray(X)).fingerprint() == fingerprint
-    assert MemorySamples(np.repeat(X, 2, axis=0)[::2]).fingerprint() == fingerprint
+    fingerprint = ArrayDataset(X).fingerprint()
+    assert ArrayDataset(np.asfortranarray(X)).fingerprint() == fingerprint
+    assert ArrayDataset(np.repeat(X, 2, axis=0)[::2]).fingerprint() == fingerprint
 
 
 def test_fault_26_another_version_is_refused(X, path, monkeypatch):
@@ -272,8 +272,8 @@ def test_fault_26_another_version_is_refused(X, path, monkeypatch):
 def test_another_road_is_noticed(X, path, monkeypatch):
     """Rounding that differs, as on another processor, must not be patched together with what was."""
     interrupted(X, path, 6, solver="power")
-    step = elldict.fitting.power_step
-    monkeypatch.setattr(elldict.fitting, "power_step", lambda sums, A: np.nextafter(step(sums, A), 2))
+    step = elldict.fit.power_step
+    monkeypatch.setattr(elldict.fit, "power_step", lambda stats, A: np.nextafter(step(stats, A), 2))
     with pytest.raises(CheckpointError, match=r"Record \d+ of \d+ .* answers another question .* rounding differs"):
         model_of(solver="power").fit(X, checkpoint=path, resume=True)
 
@@ -326,15 +326,15 @@ def test_rows_of_large_samples_are_recorded(path, monkeypatch):
     """Rows that are a small part of the samples are not read again; those of levels in memory are not recorded."""
     X, _, _ = make_bernoulli_gaussian(40_000, 8, density=0.3, noise_std=0.1, random_state=0)
     monkeypatch.setattr(checkpoints, "SMALL_PART", 4)
-    monkeypatch.setattr("elldict.samples.growth.MOST_BYTES", 8000 * X[0].nbytes)
+    monkeypatch.setattr("elldict.data.subsample.MOST_BYTES", 8000 * X[0].nbytes)
     first = model_of().fit(X, checkpoint=path)
-    rows = MemorySamples.rows
+    rows = ArrayDataset.take
 
     def only_of_levels(samples, index):
         assert samples.n_samples < len(X)
         return rows(samples, index)
 
-    monkeypatch.setattr(MemorySamples, "rows", only_of_levels)
+    monkeypatch.setattr(ArrayDataset, "take", only_of_levels)
     assert_same_fit(first, model_of().fit(X, checkpoint=path, resume=True))
 
 

@@ -18,15 +18,15 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, cli
+from elldict.checkpoint import Checkpoint
+from elldict.data.writers import NpyWriter
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.samples.sinks import NpySink
-from elldict.solver.checkpoint import Checkpoint
 
 N_FEATURES = 6
 
 
 @dataclass(frozen=True)
-class Answer:
+class Estimate:
     code: int
     out: str
     err: str
@@ -37,11 +37,11 @@ def ask(capsys, tmp_path, monkeypatch):
     """Run the command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def answer(*arguments: str) -> Answer:
+    def estimate(*arguments: str) -> Estimate:
         code = cli.run(arguments)
-        return Answer(code, *capsys.readouterr())
+        return Estimate(code, *capsys.readouterr())
 
-    return answer
+    return estimate
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def files(tmp_path, samples):
 
 def interrupted(arguments, at, monkeypatch):
     """Run the command line until Ctrl-C is pressed in a look at the samples."""
-    looks, sums = iter(range(1000)), Checkpoint.sums
+    looks, stats = iter(range(1000)), Checkpoint.stats
 
     def impatient(checkpoint, kernel):
         if next(looks) == at:
             raise KeyboardInterrupt
-        return sums(checkpoint, kernel)
+        return stats(checkpoint, kernel)
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "sums", impatient)
@@ -97,10 +97,10 @@ def test_checkpoints_that_cannot_be(ask, files):
         (("--checkpoint", "model.npz", "--resume"), "is not a checkpoint"),
         (("--checkpoint", "nowhere/c.bin"), "no such folder"),
     ):
-        answer = ask("fit", "data.npy", "-o", "new.npz", *arguments)
-        assert answer.code == 2
-        assert is_one_clear_line(answer)
-        assert words in answer.err
+        estimate = ask("fit", "data.npy", "-o", "new.npz", *arguments)
+        assert estimate.code == 2
+        assert is_one_clear_line(estimate)
+        assert words in estimate.err
     assert "new.npz" not in names_here()
 
 
@@ -108,14 +108,14 @@ def names_here() -> list[str]:
     return sorted(path.name for path in Path().iterdir())
 
 
-def is_one_clear_line(answer: Answer) -> bool:
+def is_one_clear_line(estimate: Estimate) -> bool:
     return (
-        answer.code == 2
-        and answer.err.startswith("elldict: error: ")
-        and answer.err.count("\n") == 1
-        and answer.err.endswith("\n")
-        and "Traceback" not in answer.err
-        and answer.out == ""
+        estimate.code == 2
+        and estimate.err.startswith("elldict: error: ")
+        and estimate.err.count("\n") == 1
+        and estimate.err.endswith("\n")
+        and "Traceback" not in estimate.err
+        and estimate.out == ""
     )
 
 
@@ -165,15 +165,15 @@ def test_options_of_transform_are_parameters_of_the_model(ask, files, samples, o
 
 def test_options_of_fit_are_parameters_of_the_model(ask, files):
     options = ["--center", "--whiten", "--max-iter", "77", "--tol", "1e-3", "--quiet"]
-    answer = ask("fit", "data.npy", "-o", "new.npz", *options)
-    assert answer == Answer(0, "", "")
+    estimate = ask("fit", "data.npy", "-o", "new.npz", *options)
+    assert estimate == Estimate(0, "", "")
     wanted = {"center": True, "whiten": True, "max_iter": 77, "tol": 1e-3, "random_state": None}
     assert wanted.items() <= elldict.load("new.npz").get_params().items()
 
 
 def test_refinement_and_falling_exponents_are_options_of_fit(ask, files):
-    answer = ask("fit", "data.npy", "-o", "r.npz", "--p", "3,2.5", "--refine", "auto", "--seed", "0")
-    assert answer.code == 0
+    estimate = ask("fit", "data.npy", "-o", "r.npz", "--p", "3,2.5", "--refine", "auto", "--seed", "0")
+    assert estimate.code == 0
     model = elldict.load("r.npz")
     assert list(model.p) == [3.0, 2.5]
     assert model.refined_ == "bernoulli-gaussian"
@@ -209,9 +209,9 @@ def test_every_kind_of_file_gives_the_answer_of_the_array(ask, files, samples, d
     assert ask("fit", data, "-o", "new.npz", "--seed", "7", *OPTIONS[data]).code == 0
     here, there = LpDictionaryLearning(random_state=7).fit(samples), elldict.load("new.npz")
     np.testing.assert_array_equal(there.components_, here.components_)
-    answer = ask("transform", "new.npz", data, "-o", codes, *OPTIONS[data])
-    assert (answer.code, answer.err) == (0, "")
-    assert f"{100 * np.mean(here.transform(samples) != 0):.3g} % of the codes" in answer.out
+    estimate = ask("transform", "new.npz", data, "-o", codes, *OPTIONS[data])
+    assert (estimate.code, estimate.err) == (0, "")
+    assert f"{100 * np.mean(here.transform(samples) != 0):.3g} % of the codes" in estimate.out
     written = np.load(codes) if codes.endswith("npy") else zarr.open_array(codes, mode="r")[:]
     np.testing.assert_array_equal(written, here.transform(samples))
     assert is_one_clear_line(ask("transform", "new.npz", data, "-o", codes, *OPTIONS[data]))
@@ -236,18 +236,18 @@ def test_codes_are_written_under_exactly_the_name_given(ask, files):
 
 
 def test_version_and_help(ask):
-    assert ask("--version") == Answer(0, f"elldict {elldict.__version__}\n", "")
+    assert ask("--version") == Estimate(0, f"elldict {elldict.__version__}\n", "")
     for arguments in ([], ["--help"]):
-        answer = ask(*arguments)
-        assert (answer.code, answer.err) == (0, "")
-        assert all(command in answer.out for command in ("demo", "fit", "transform", "info"))
+        estimate = ask(*arguments)
+        assert (estimate.code, estimate.err) == (0, "")
+        assert all(command in estimate.out for command in ("demo", "fit", "transform", "info"))
 
 
 def test_a_terminal_sees_a_bar_and_the_model_does_not_remember_it(ask, files, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert "iteration" in ask("fit", "data.npy", "-o", "new.npz", "--seed", "0").err
     assert elldict.load("new.npz").verbose is False
-    assert ask("fit", "data.npy", "-o", "new.npz", "--seed", "0", "--force", "--quiet") == Answer(0, "", "")
+    assert ask("fit", "data.npy", "-o", "new.npz", "--seed", "0", "--force", "--quiet") == Estimate(0, "", "")
 
 
 def test_long_names_are_not_cut_when_piped(ask, files):
@@ -257,11 +257,11 @@ def test_long_names_are_not_cut_when_piped(ask, files):
 
 
 def test_a_warning_is_one_clean_line(ask, files):
-    answer = ask("fit", "data.npy", "-o", "new.npz", "--max-iter", "1", "--seed", "0")
-    assert answer.code == 0
-    lines = answer.err.splitlines()
-    assert any(line.startswith("elldict: warning: The fit did not converge") for line in lines)
-    assert all(line.startswith("elldict: warning: ") for line in lines)
+    estimate = ask("fit", "data.npy", "-o", "new.npz", "--max-iter", "1", "--seed", "0")
+    assert estimate.code == 0
+    coefficients = estimate.err.splitlines()
+    assert any(line.startswith("elldict: warning: The fit did not converge") for line in coefficients)
+    assert all(line.startswith("elldict: warning: ") for line in coefficients)
 
 
 # --- what a user gets wrong -------------------------------------------------------------------------------------------
@@ -386,9 +386,9 @@ CODE = "transform model.npz data.npy -o codes.npy"
 def test_a_mistake_is_one_line_and_exit_code_2(ask, files, samples, command, says):
     broken_files(files, samples)
     before = names_here()
-    answer = ask(*command.split())
-    assert is_one_clear_line(answer), answer
-    assert says in answer.err
+    estimate = ask(*command.split())
+    assert is_one_clear_line(estimate), estimate
+    assert says in estimate.err
     assert names_here() == before, "a mistake leaves no files behind"
 
 
@@ -399,9 +399,9 @@ def test_a_file_that_may_not_be_read(ask, files, monkeypatch, command):
     secret.chmod(0)
     if os.geteuid() == 0:  # who may read everything
         _forbid(monkeypatch, secret)
-    answer = ask(*command.format("secret").split())
-    assert is_one_clear_line(answer), answer
-    assert "secret: Permission denied" in answer.err
+    estimate = ask(*command.format("secret").split())
+    assert is_one_clear_line(estimate), estimate
+    assert "secret: Permission denied" in estimate.err
 
 
 def _forbid(monkeypatch, path):
@@ -409,13 +409,13 @@ def _forbid(monkeypatch, path):
 
     really_open = io.open
 
-    def guarded(file, *args, **kwargs):
+    def take_step(file, *args, **kwargs):
         if not isinstance(file, int) and Path(os.fsdecode(file)).name == path.name:
             raise PermissionError(13, "Permission denied", str(file))
         return really_open(file, *args, **kwargs)
 
-    monkeypatch.setattr("io.open", guarded)
-    monkeypatch.setattr("builtins.open", guarded)
+    monkeypatch.setattr("io.open", take_step)
+    monkeypatch.setattr("builtins.open", take_step)
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder where even root cannot write")
@@ -423,18 +423,18 @@ def _forbid(monkeypatch, path):
 def test_a_folder_that_cannot_be_written_is_found_before_the_work(ask, files, monkeypatch, command):
     monkeypatch.setattr(LpDictionaryLearning, "fit", _never)
     monkeypatch.setattr(LpDictionaryLearning, "transform", _never)
-    answer = ask(*command.split(), "/proc/self/out")
-    assert is_one_clear_line(answer), answer
-    assert "/proc/self/out cannot be written" in answer.err
+    estimate = ask(*command.split(), "/proc/self/out")
+    assert is_one_clear_line(estimate), estimate
+    assert "/proc/self/out cannot be written" in estimate.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission(ask, files):
     closed = files / "closed"
     closed.mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
-    answer = ask("fit", "data.npy", "-o", "closed/new.npz")
-    assert is_one_clear_line(answer), answer
-    assert "Permission denied" in answer.err
+    estimate = ask("fit", "data.npy", "-o", "closed/new.npz")
+    assert is_one_clear_line(estimate), estimate
+    assert "Permission denied" in estimate.err
 
 
 def _never(*_args, **_kwargs):
@@ -453,9 +453,9 @@ def test_demo_says_how_to_get_what_it_needs(ask, monkeypatch):
     really_find = importlib.util.find_spec
     missing = ("matplotlib", "jinja2")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else really_find(name))
-    answer = ask("demo")
-    assert is_one_clear_line(answer), answer
-    assert "matplotlib and jinja2: pip install 'elldict[demo]'" in answer.err
+    estimate = ask("demo")
+    assert is_one_clear_line(estimate), estimate
+    assert "matplotlib and jinja2: pip install 'elldict[demo]'" in estimate.err
 
 
 def test_ctrl_c(ask, files, monkeypatch):
@@ -463,8 +463,8 @@ def test_ctrl_c(ask, files, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(LpDictionaryLearning, "fit", interrupt)
-    answer = ask(*FIT.split())
-    assert answer == Answer(130, "", "elldict: interrupted.\n")
+    estimate = ask(*FIT.split())
+    assert estimate == Estimate(130, "", "elldict: interrupted.\n")
     assert not Path("new.npz").exists()
 
 
@@ -474,7 +474,7 @@ def test_an_interrupted_write_leaves_the_old_codes(ask, files, monkeypatch):
         raise KeyboardInterrupt
 
     Path("codes.npy").write_bytes(b"old")
-    monkeypatch.setattr(NpySink, "write", interrupt)
+    monkeypatch.setattr(NpyWriter, "write", interrupt)
     assert ask(*CODE.split(), "--force").code == 130
     assert Path("codes.npy").read_bytes() == b"old"
     assert names_here() == ["codes.npy", "data.npy", "model.npz"]
@@ -499,7 +499,7 @@ def test_the_installed_command(files):
         text=True,
         check=False,
     )
-    assert is_one_clear_line(Answer(mistake.returncode, mistake.stdout, mistake.stderr)), mistake
+    assert is_one_clear_line(Estimate(mistake.returncode, mistake.stdout, mistake.stderr)), mistake
 
 
 def test_the_library_does_not_import_the_command_line():

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
-from elldict.samples import base, cluster
-from elldict.samples.cluster import dask_samples
-from elldict.samples.memory import MemorySamples
-from elldict.samples.npy import npy_reader
-from elldict.samples.survey import SpreadKernel, survey
+from elldict.data import dask as cluster
+from elldict.data import dataset as base
+from elldict.data.dask import make_dask_dataset
+from elldict.data.dataset import ArrayDataset
+from elldict.data.npy import npy_reader
+from elldict.data.statistics import StatisticsKernel, compute_statistics
 
 LAYOUTS = {
     "one": (4000, 12),
@@ -36,8 +37,8 @@ def many_tiles(monkeypatch):
 @pytest.mark.parametrize("block_size", [None, 1, 1000])
 def test_sums_are_those_of_memory_to_the_last_bit(easy, layout, block_size):
     X = easy[0]
-    samples = dask_samples(da.from_array(X, chunks=LAYOUTS[layout]), block_size=block_size)
-    found, expected = (some.sum_over(SpreadKernel("float64")) for some in (samples, MemorySamples(X)))
+    samples = make_dask_dataset(da.from_array(X, chunks=LAYOUTS[layout]), block_size=block_size)
+    found, expected = (some.sum(StatisticsKernel("float64")) for some in (samples, ArrayDataset(X)))
     np.testing.assert_array_equal(found.scatter, expected.scatter)
     np.testing.assert_array_equal(found.mean, expected.mean)
 
@@ -144,9 +145,9 @@ def test_other_features_than_fitted_are_refused(easy):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rows_by_index(easy, layout, rng):
     X = easy[0]
-    samples = dask_samples(da.from_array(X, chunks=LAYOUTS[layout]))
+    samples = make_dask_dataset(da.from_array(X, chunks=LAYOUTS[layout]))
     for index in (np.array([0, 3999]), np.sort(rng.choice(4000, 300, replace=False)), np.arange(0)):
-        np.testing.assert_array_equal(samples.rows(index), X[index])
+        np.testing.assert_array_equal(samples.take(index), X[index])
 
 
 def test_of_chunks_without_wanted_rows_nothing_is_computed(easy):
@@ -155,15 +156,15 @@ def test_of_chunks_without_wanted_rows_nothing_is_computed(easy):
         return block
 
     X = da.from_array(easy[0], chunks=(1000, 12)).map_blocks(loud, dtype=float, meta=np.empty((0, 0)))
-    np.testing.assert_array_equal(dask_samples(X).rows(np.array([1001, 1500])), easy[0][[1001, 1500]])
+    np.testing.assert_array_equal(make_dask_dataset(X).take(np.array([1001, 1500])), easy[0][[1001, 1500]])
 
 
 def test_fingerprints_tell_data_not_layouts(easy):
     X = easy[0]
-    one, two = (dask_samples(da.from_array(X, chunks=chunks)).fingerprint() for chunks in ((1000, 12), (77, 5)))
+    one, two = (make_dask_dataset(da.from_array(X, chunks=chunks)).fingerprint() for chunks in ((1000, 12), (77, 5)))
     changed = X.copy()
     changed[1234, 5] += 1e-9
-    assert one == two != dask_samples(da.from_array(changed, chunks=(1000, 12))).fingerprint()
+    assert one == two != make_dask_dataset(da.from_array(changed, chunks=(1000, 12))).fingerprint()
 
 
 def test_the_graph_holds_no_samples():
@@ -180,9 +181,9 @@ def test_the_graph_holds_no_samples():
             plans.append(plan())
             raise ToldError
 
-    samples = type(dask_samples(lazy))(dask_samples(lazy).source, Engine())
+    samples = type(make_dask_dataset(lazy))(make_dask_dataset(lazy).source, Engine())
     with pytest.raises(ToldError):
-        samples.sum_over(SpreadKernel("float64"))
+        samples.sum(StatisticsKernel("float64"))
     (plan,) = plans
     assert len(pickle.dumps(plan.tasks)) < 20_000
     assert len(plan.tasks) < 100 + 100 // 16 + 5  # a task a chunk, a sixteenth of that to join them, job and root
@@ -191,22 +192,26 @@ def test_the_graph_holds_no_samples():
 def test_files_on_a_cluster(easy, tmp_path):
     path = tmp_path / "X.npy"
     np.save(path, easy[0])
-    samples = dask_samples(npy_reader(path), block_size=500)
+    samples = make_dask_dataset(npy_reader(path), block_size=500)
     expected = LpDictionaryLearning(random_state=0).fit(easy[0])
-    spread = samples.sum_over(SpreadKernel("float64"))
-    np.testing.assert_array_equal(spread.scatter, MemorySamples(easy[0]).sum_over(SpreadKernel("float64")).scatter)
-    np.testing.assert_array_equal(samples.rows(np.array([5, 77])), easy[0][[5, 77]])
+    spread = samples.sum(StatisticsKernel("float64"))
+    np.testing.assert_array_equal(spread.scatter, ArrayDataset(easy[0]).sum(StatisticsKernel("float64")).scatter)
+    np.testing.assert_array_equal(samples.take(np.array([5, 77])), easy[0][[5, 77]])
     codes = samples.map_rows(_Doubling(), 12)
     np.testing.assert_array_equal(codes.compute(), 2 * easy[0])
     assert codes.numblocks[0] > 1
-    assert survey(samples, center=False, precise=False).rank == len(expected.components_)
+    assert compute_statistics(samples, center=False, precise=False).rank == len(expected.components_)
 
 
 @pytest.mark.parametrize("of_file", [False, True])
 def test_codes_are_written_to_a_file(easy, tmp_path, of_file, monkeypatch):
     monkeypatch.setattr(cluster, "WRITTEN_BYTES", 30_000)
     np.save(tmp_path / "X.npy", easy[0])
-    X = dask_samples(npy_reader(tmp_path / "X.npy"), block_size=500) if of_file else da.from_array(easy[0], chunks=900)
+    X = (
+        make_dask_dataset(npy_reader(tmp_path / "X.npy"), block_size=500)
+        if of_file
+        else da.from_array(easy[0], chunks=900)
+    )
     model = LpDictionaryLearning(random_state=0).fit(X)
     model.transform(X, out=tmp_path / "codes.npy")
     np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), model.transform(easy[0]), atol=1e-12)
@@ -215,14 +220,14 @@ def test_codes_are_written_to_a_file(easy, tmp_path, of_file, monkeypatch):
 def test_a_file_that_changes_is_noticed(easy, tmp_path):
     path = tmp_path / "X.npy"
     np.save(path, easy[0])
-    samples = dask_samples(npy_reader(path))
+    samples = make_dask_dataset(npy_reader(path))
     np.save(path, easy[0][:3000])
     with pytest.raises(ValueError, match="has changed"):
-        samples.sum_over(SpreadKernel("float64"))
+        samples.sum(StatisticsKernel("float64"))
 
 
 class _Doubling:
-    def bind(self, space):
+    def bind(self, backend):
         return lambda Y: 2 * Y
 
 
@@ -231,7 +236,7 @@ def test_without_dask_the_error_names_the_extra():
 import sys
 sys.modules["dask"] = None
 try:
-    import elldict.samples.cluster
+    import elldict.data.dask
 except ImportError as error:
     assert "pip install 'elldict[dask]'" in str(error), error
 else:

@@ -5,13 +5,12 @@ import pytest
 from scipy import stats
 from scipy.optimize import check_grad
 
-from elldict.kernels.generic import FreshWork
-from elldict.solver import code_model
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model
-from elldict.solver.contrasts import BernoulliGaussian
-from elldict.solver.terms import Needs
+from elldict.backend.base import FreshWork
+from elldict.solver import spike_slab as code_model
+from elldict.solver.objective import Quantities
+from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 
-MODEL = CodeModel(np.array([0.1, 0.3, 0.7]), np.array([1.0, 4.0, 0.5]), 0.04)
+MODEL = SpikeSlab(np.array([0.1, 0.3, 0.7]), np.array([1.0, 4.0, 0.5]), 0.04)
 
 
 def draw(model, n_samples, seed=0):
@@ -33,8 +32,8 @@ def test_log_density_is_that_of_the_mixture():
 
 
 def test_slopes_are_those_of_the_likelihood():
-    counts = Counts.of(draw(MODEL, 500))
-    x = code_model._to_vector(CodeModel(np.array([0.2, 0.5, 0.6]), np.array([2.0, 3.0, 1.0]), 0.1))
+    counts = CodeHistogram.of(draw(MODEL, 500))
+    x = code_model._to_vector(SpikeSlab(np.array([0.2, 0.5, 0.6]), np.array([2.0, 3.0, 1.0]), 0.1))
 
     def likelihood(x):
         return float(np.sum(counts.count * code_model._from_vector(x, 3).log_density(counts.z2)))
@@ -47,7 +46,7 @@ def test_slopes_are_those_of_the_likelihood():
 
 def test_counts_keep_number_and_mean_square(rng):
     Z = rng.standard_normal((1000, 4)) * [1, 10, 0.1, 1e-9]
-    counts = Counts.of(Z)
+    counts = CodeHistogram.of(Z)
     np.testing.assert_allclose(counts.count.sum(axis=1), 1000)
     np.testing.assert_allclose(counts.mean_square, np.mean(Z**2, axis=0))
 
@@ -56,15 +55,15 @@ def test_counts_keep_number_and_mean_square(rng):
 @pytest.mark.parametrize("density", [0.1, 0.3, 0.6])
 def test_parameters_are_found_again(density, noise_std):
     """80 000 codes. The worst case, .1 and .5, has a relative spread of 5 % in density; the bound is four of it."""
-    truth = CodeModel(np.full(10, density), np.full(10, 1.0), noise_std**2)
-    fitted = fit_code_model(Counts.of(draw(truth, 8000)), least_noise=1e-18)
+    truth = SpikeSlab(np.full(10, density), np.full(10, 1.0), noise_std**2)
+    fitted = fit_spike_slab(CodeHistogram.of(draw(truth, 8000)), least_noise=1e-18)
     assert np.mean(fitted.density) == pytest.approx(density, rel=0.2 if noise_std == 0.5 else 0.05)
     assert np.sqrt(fitted.noise) == pytest.approx(noise_std, rel=0.02)
 
 
 def test_exact_zeros_are_counted_exactly(rng):
     Z = (rng.random((4000, 6)) < 0.3) * rng.standard_normal((4000, 6)) + 1e-14 * rng.standard_normal((4000, 6))
-    fitted = fit_code_model(Counts.of(Z), least_noise=1e-18)
+    fitted = fit_spike_slab(CodeHistogram.of(Z), least_noise=1e-18)
     np.testing.assert_allclose(fitted.density, np.mean(np.abs(Z) > 1e-7, axis=0), rtol=1e-3)
     assert fitted.noise == pytest.approx(1e-18)
 
@@ -73,7 +72,7 @@ def test_one_blurred_atom_does_not_lose_its_zeros(rng):
     """Zeros of five atoms at 1e-8 and of the sixth at 1e-3: a shared noise of 1e-8 would call all of them active."""
     blur = np.array([1e-8] * 5 + [1e-3])
     Z = (rng.random((4000, 6)) < 0.3) * rng.standard_normal((4000, 6)) + blur * rng.standard_normal((4000, 6))
-    fitted = fit_code_model(Counts.of(Z), least_noise=1e-18)
+    fitted = fit_spike_slab(CodeHistogram.of(Z), least_noise=1e-18)
     np.testing.assert_allclose(fitted.density, 0.3, atol=0.04)
     assert 1e-4 < np.sqrt(fitted.noise) < 1e-2
 
@@ -81,10 +80,13 @@ def test_one_blurred_atom_does_not_lose_its_zeros(rng):
 @pytest.mark.parametrize("noise", [0.04, 1e-12])
 def test_likelihood_contrast_is_the_derivative_of_the_log_density(noise):
     """g leaves out the factor 1/noise and the linear term -z/noise."""
-    model = CodeModel(MODEL.density, MODEL.power, noise)
+    model = SpikeSlab(MODEL.density, MODEL.power, noise)
     z = np.sqrt(noise) * np.linspace(-9, 9, 60)[:, None] * np.ones(3)
     h = 1e-6 * np.sqrt(noise)
-    at = {shift: BernoulliGaussian(model).terms(z + shift, Needs.MOMENTS, FreshWork(), np) for shift in (-h, 0.0, h)}
+    at = {
+        shift: SpikeSlabLikelihood(model).terms(z + shift, Quantities.MOMENTS, FreshWork(), np)
+        for shift in (-h, 0.0, h)
+    }
     value, g = ({shift: pick(terms) for shift, terms in at.items()} for pick in (lambda t: t.value.expanded(), whole_g))
     score = (value[h] - value[-h]) / (2 * h)
     np.testing.assert_allclose((score * noise + z) / np.sqrt(noise), g[0.0] / np.sqrt(noise), atol=1e-5)
@@ -98,5 +100,5 @@ def whole_g(terms):
 
 
 def test_large_codes_do_not_overflow():
-    terms = BernoulliGaussian(MODEL).terms(np.array([[1e150, -1e150, 0.0]]), Needs.MOMENTS, FreshWork(), np)
+    terms = SpikeSlabLikelihood(MODEL).terms(np.array([[1e150, -1e150, 0.0]]), Quantities.MOMENTS, FreshWork(), np)
     assert all(np.all(np.isfinite(array)) for array in (terms.g, terms.slope.expanded()))

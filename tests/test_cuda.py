@@ -5,27 +5,23 @@ import pytest
 from helpers import assert_same_atoms
 
 from elldict import LpDictionaryLearning
+from elldict.backend.base import Backend, FreshWork, to_numpy
+from elldict.backend.torch import fused_terms
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.kernels.fused import fused_terms
-from elldict.kernels.generic import FreshWork
 from elldict.metrics import recovery_error
-from elldict.solver import device_law
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
-from elldict.solver.contrasts import BernoulliGaussian, Both, Lp
-from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.rest import mean_error
-from elldict.solver.steps import PairwiseNewton
-from elldict.solver.sums import Sums
-from elldict.solver.terms import Needs, Tally
-from elldict.solver.witnesses import Witnesses
-from elldict.space import Space, to_numpy
+from elldict.solver import spike_slab as device_law
+from elldict.solver.code_subsample import CodeSubsample
+from elldict.solver.directions import PairwiseNewton, polar, random_orthonormal
+from elldict.solver.loop import mean_error
+from elldict.solver.objective import Lp, Quantities, Statistics, TermSums, WithSecondary
+from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab, update_spike_slab
 from experiments.reproduction.cells import make_cell
 from experiments.reproduction.tasks import run_cell
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")]
 
-MOMENTS = Needs.GRADIENT | Needs.MOMENTS
+MOMENTS = Quantities.GRADIENT | Quantities.MOMENTS
 
 
 def on_card(array):
@@ -41,7 +37,7 @@ def codes(rng):
 
 @pytest.fixture
 def model(rng):
-    return CodeModel(rng.uniform(0.1, 0.5, 83), rng.uniform(0.5, 2, 83), 0.0025, 1e-12)
+    return SpikeSlab(rng.uniform(0.1, 0.5, 83), rng.uniform(0.5, 2, 83), 0.0025, 1e-12)
 
 
 def test_a_cell_of_the_reproduction_is_the_same_on_a_card():
@@ -50,20 +46,20 @@ def test_a_cell_of_the_reproduction_is_the_same_on_a_card():
     assert there["error"] == pytest.approx(here["error"], rel=1e-9)
 
 
-def all_sums(contrast, Z, work):
+def all_sums(objective, Z, work):
     """Everything that a pass adds up of the terms of a contrast."""
-    xp = Space.of(Z).xp
-    terms = contrast.terms(Z, MOMENTS, work, xp)
-    tally = Tally(work, int(Z.shape[0]))
+    xp = Backend.of(Z).xp
+    terms = objective.terms(Z, MOMENTS, work, xp)
+    term_sums = TermSums(work, int(Z.shape[0]))
     found = {
-        "slope": tally(terms.slope),
-        "g2": terms.gain**2 * tally((terms.g, terms.g) if terms.g2 is None else terms.g2),
+        "slope": term_sums(terms.slope),
+        "g2": terms.gain**2 * term_sums((terms.g, terms.g) if terms.g2 is None else terms.g2),
     }
-    found["z2"] = tally((Z, Z) if terms.z2 is None else terms.z2)
+    found["z2"] = term_sums((Z, Z) if terms.z2 is None else terms.z2)
     if terms.value is not None:
-        found["value"] = tally(terms.value)
-    found |= {name: tally(term) for name, term in terms.extra.items()}
-    arrays = {"g": terms.g} | ({} if terms.beside is None else {"beside": terms.beside})
+        found["value"] = term_sums(terms.value)
+    found |= {name: term_sums(term) for name, term in terms.extra.items()}
+    arrays = {"g": terms.g} | ({} if terms.secondary is None else {"beside": terms.secondary})
     return arrays, found
 
 
@@ -73,13 +69,15 @@ def all_sums(contrast, Z, work):
 def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, which):
     if fused_terms() is None:
         pytest.skip("no Triton")
-    contrast = {"lp": Lp(p), "likelihood": BernoulliGaussian(model), "both": Both(BernoulliGaussian(model), Lp(p))}[
-        which
-    ]
+    objective = {
+        "lp": Lp(p),
+        "likelihood": SpikeSlabLikelihood(model),
+        "both": WithSecondary(SpikeSlabLikelihood(model), Lp(p)),
+    }[which]
     Z = on_card(codes.astype(dtype))
     fused = FreshWork()
     fused.fused = fused_terms()
-    (ours, our_sums), (theirs, their_sums) = all_sums(contrast, Z, fused), all_sums(contrast, Z, FreshWork())
+    (ours, our_sums), (theirs, their_sums) = all_sums(objective, Z, fused), all_sums(objective, Z, FreshWork())
     tolerance = 2e-5 if dtype == "float32" else 1e-11
     assert ours.keys() == theirs.keys()
     assert our_sums.keys() == their_sums.keys()
@@ -97,13 +95,16 @@ def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, w
 
 def test_laws_fitted_on_the_card_are_those_of_the_host(codes):
     squares, least = on_card((codes**2).T.copy()), on_card([1e-12])
-    ours, theirs = device_law.fitted(squares, least).on_host(1e-12), fit_code_model(Counts.of(codes), least_noise=1e-12)
+    ours, theirs = (
+        device_law.fitted(squares, least).on_host(1e-12),
+        fit_spike_slab(CodeHistogram.of(codes), least_noise=1e-12),
+    )
     np.testing.assert_allclose(ours.density, theirs.density, rtol=0.02)
     np.testing.assert_allclose(ours.power, theirs.power, rtol=0.02)
     assert ours.noise == pytest.approx(theirs.noise, rel=0.02)
-    start = CodeModel(np.full(83, 0.2), np.full(83, 1.5), 0.01, 1e-12)
-    law = device_law.followed(squares, device_law.DeviceLaw.of(start, Space.of(squares)), least).on_host(1e-12)
-    followed = followed_code_model(Counts.of(codes), start)
+    start = SpikeSlab(np.full(83, 0.2), np.full(83, 1.5), 0.01, 1e-12)
+    law = device_law.followed(squares, device_law.DeviceLaw.of(start, Backend.of(squares)), least).on_host(1e-12)
+    followed = update_spike_slab(CodeHistogram.of(codes), start)
     np.testing.assert_allclose(law.density, followed.density, rtol=0.03)
     assert law.noise == pytest.approx(followed.noise, rel=0.05)
 
@@ -116,7 +117,7 @@ def test_steps_and_error_bars_by_kernels_are_those_of_the_host(rng, density):
     g = np.abs(Z) * Z
     vectors = {"slope": 2 * np.abs(Z).sum(0), "g2": (g**2).sum(0), "z2": (Z**2).sum(0), "gz": (g * Z).sum(0)}
     host, card = (
-        Sums(float(r), G=move(g.T @ Z @ A), **{name: move(vector) for name, vector in vectors.items()})
+        Statistics(float(r), G=move(g.T @ Z @ A), **{name: move(vector) for name, vector in vectors.items()})
         for move in (np.asarray, on_card)
     )
     step = PairwiseNewton(0.15)
@@ -130,19 +131,22 @@ def test_steps_and_error_bars_by_kernels_are_those_of_the_host(rng, density):
 @pytest.mark.parametrize("moved", [0.0, 0.1])
 @pytest.mark.parametrize("noise", [0.0025, 0.1])
 def test_a_law_followed_in_a_recorded_walk_is_that_of_other_walks(codes, moved, noise):
-    A, old = on_card(np.eye(83)), CodeModel(np.full(83, 0.3), np.full(83, 1.0), noise, 1e-12)
-    witnesses, contrast = Witnesses(on_card(codes), 1e-12), BernoulliGaussian(old)
-    refitted = witnesses.refit(contrast, A, moved)
+    A, old = on_card(np.eye(83)), SpikeSlab(np.full(83, 0.3), np.full(83, 1.0), noise, 1e-12)
+    drawn, objective = CodeSubsample(on_card(codes), 1e-12), SpikeSlabLikelihood(old)
+    refitted = drawn.refit(objective, A, moved)
     law, halves, others = (on_card(np.empty((rows, 83))) for rows in (3, 2, 4))
     squares = on_card(np.append(np.zeros(82), moved**2))
-    packed = torch.stack(device_law.DeviceLaw.of(old, Space.of(law)).parts)
-    same = witnesses.follow(A, packed, squares, law, (halves, others))
-    assert bool(same) == (refitted is contrast)
+    packed = torch.stack(device_law.DeviceLaw.of(old, Backend.of(law)).parts)
+    same = drawn.follow(A, packed, squares, law, (halves, others))
+    assert bool(same) == (refitted is objective)
     found = device_law.DeviceLaw(*law).on_host(1e-12)
     np.testing.assert_allclose(found.density, refitted.model.density, rtol=1e-9)
     assert found.noise == pytest.approx(refitted.model.noise, rel=1e-9)
-    lines = refitted.lines(on_card(codes))
-    for memory, rows in ((halves, (lines.offset, lines.rate)), (others, (lines.steep, lines.kept, lines.precision))):
+    coefficients = refitted.coefficients(on_card(codes))
+    for memory, rows in (
+        (halves, (coefficients.offset, coefficients.rate)),
+        (others, (coefficients.steep, coefficients.kept, coefficients.precision)),
+    ):
         np.testing.assert_allclose(to_numpy(memory)[: len(rows)], np.stack(list(map(to_numpy, rows))), rtol=1e-8)
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.diagnostics import correlated_errors, dependent_errors
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning
 from elldict.metrics import recovery_error
-from elldict.solver.code_model import CodeModel
-from elldict.solver.dependence import correlated_errors, dependent_errors
+from elldict.solver.spike_slab import SpikeSlab
 from elldict.theory.accuracy import whitening_error
 
 
@@ -35,7 +35,7 @@ def test_independent_codes_keep_their_error_bars(noise_std, refine):
     n, r, density = 24, 8000, 0.3
     X, _, _ = make_bernoulli_gaussian(r, n, density=density, noise_std=noise_std, random_state=1)
     model = LpDictionaryLearning(random_state=0, refine=refine).fit(X)
-    law = CodeModel(np.full(n, density), np.ones(n), max(noise_std**2, 1e-12))
+    law = SpikeSlab(np.full(n, density), np.ones(n), max(noise_std**2, 1e-12))
     found = dependent_errors(X, model.components_, 3.0, law, refined=refine == "auto", n_samples=r)
     np.testing.assert_array_equal(found, 0)
 

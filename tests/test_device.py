@@ -10,22 +10,17 @@ from helpers import assert_same_atoms, prepared
 
 import elldict
 from elldict import LpDictionaryLearning
+from elldict.backend.base import NUMPY, Backend, to_numpy
+from elldict.data import gpu_stream as device_room
+from elldict.data.dataset import FEWEST_ROWS, GPU_TILE_BYTES, ArrayDataset, retry_on_oom, rows_per_tile
+from elldict.data.gpu_stream import GpuStreamDataset, blocks, place_on_device
+from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SmallerTilesWarning
-from elldict.samples import device as device_room
-from elldict.samples.base import GPU_TILE_BYTES, rows_per_tile
-from elldict.samples.device import DeviceSamples, blocks, placed
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.samples.room import FEWEST_ROWS, with_room
-from elldict.samples.survey import survey
-from elldict.solver import device_law
-from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model, rough_code_model
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import lack_of_orthonormality, nearby_polar, polar_by_products, random_orthonormal
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
-from elldict.space import HOST, Space, to_numpy
+from elldict.solver import spike_slab as device_law
+from elldict.solver.directions import lack_of_orthonormality, nearby_polar, polar_by_products, random_orthonormal
+from elldict.solver.objective import Lp, Quantities, evaluate
+from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_roughly, fit_spike_slab, update_spike_slab
 
 
 @pytest.fixture
@@ -36,7 +31,7 @@ def torch():
 @pytest.fixture
 def elsewhere(torch):
     """A space that is not the host's: torch, on a card if there is one."""
-    return Space.of(torch.empty(0, device="cuda" if torch.cuda.is_available() else "cpu"))
+    return Backend.of(torch.empty(0, device="cuda" if torch.cuda.is_available() else "cpu"))
 
 
 # --- tiles ------------------------------------------------------------------------------------------------------------
@@ -59,9 +54,9 @@ def test_tiles_of_a_card_are_large_and_even(r, n, dtype):
 @pytest.mark.parametrize("kind", ["float32", "float64", "int16", "bool"])
 def test_blocks_arrive_in_order_and_whole(elsewhere, rng, block_rows, kind):
     X = (3 * rng.standard_normal((1000, 5))).astype(kind)
-    source = MemorySamples(X)
+    source = ArrayDataset(X)
     if block_rows == 1:
-        source = MemorySamples(X[:50])
+        source = ArrayDataset(X[:50])
     seen = [(bounds, to_numpy(block).copy()) for bounds, block in blocks(source, elsewhere, block_rows)]
     assert [start for (start, _), _ in seen] == list(range(0, source.n_samples, block_rows))
     rows = np.concatenate([block for _, block in seen])
@@ -72,19 +67,19 @@ def test_blocks_arrive_in_order_and_whole(elsewhere, rng, block_rows, kind):
 def test_streamed_samples_are_read_only_and_may_be_views(elsewhere, rng):
     X = np.asfortranarray(rng.standard_normal((900, 6)))[::-3]
     X.setflags(write=False)
-    rows = np.concatenate([to_numpy(block).copy() for _, block in blocks(MemorySamples(X), elsewhere, 64)])
+    rows = np.concatenate([to_numpy(block).copy() for _, block in blocks(ArrayDataset(X), elsewhere, 64)])
     np.testing.assert_array_equal(rows, X)
 
 
 @pytest.mark.parametrize("tile_rows", [1, 613, 4000, 9999])
 def test_fault_21_streamed_sums_are_those_of_samples_in_memory(elsewhere, easy, tile_rows):
     X = easy[0][:50] if tile_rows == 1 else easy[0]
-    frame = Frame.of(survey(MemorySamples(X), center=True, precise=False), center=True, whiten=False)
-    need = Needs.GRADIENT | Needs.MOMENTS
-    here = measure(MemorySamples(X), frame, Lp(3), np.eye(12), need, "float64")
-    streamed = DeviceSamples(MemorySamples(X), elsewhere, tile_rows)
-    there = measure(
-        streamed, frame.moved_to(elsewhere), Lp(3), elsewhere.asarray(np.eye(12), "float64"), need, "float64"
+    whitening = Whitening.of(compute_statistics(ArrayDataset(X), center=True, precise=False), center=True, whiten=False)
+    quantities = Quantities.GRADIENT | Quantities.MOMENTS
+    here = evaluate(ArrayDataset(X), whitening, Lp(3), np.eye(12), quantities, "float64")
+    streamed = GpuStreamDataset(ArrayDataset(X), elsewhere, tile_rows)
+    there = evaluate(
+        streamed, whitening.move_to(elsewhere), Lp(3), elsewhere.asarray(np.eye(12), "float64"), quantities, "float64"
     )
     for name in ("G", "slope", "g2", "z2"):
         np.testing.assert_allclose(to_numpy(getattr(there, name)), getattr(here, name), rtol=1e-12, atol=1e-9)
@@ -92,23 +87,23 @@ def test_fault_21_streamed_sums_are_those_of_samples_in_memory(elsewhere, easy, 
 
 def test_streamed_samples_pass_a_survey(elsewhere, easy):
     X = easy[0].copy()
-    expected = survey(MemorySamples(X), center=False, precise=False)
-    found = survey(DeviceSamples(MemorySamples(X), elsewhere, 700), center=False, precise=False)
+    expected = compute_statistics(ArrayDataset(X), center=False, precise=False)
+    found = compute_statistics(GpuStreamDataset(ArrayDataset(X), elsewhere, 700), center=False, precise=False)
     np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-12, atol=1e-14)
     X[3210, 7] = np.inf
     with pytest.raises(ValueError, match="infinity in sample 3210, feature 7"):
-        survey(DeviceSamples(MemorySamples(X), elsewhere, 700), center=False, precise=False)
+        compute_statistics(GpuStreamDataset(ArrayDataset(X), elsewhere, 700), center=False, precise=False)
 
 
 def test_a_fault_in_the_middle_of_a_stream_comes_through(elsewhere, easy):
-    class Broken(MemorySamples):
+    class Broken(ArrayDataset):
         def rows(self, index):
             raise OSError("the disk is gone")
 
     class Foreign:  # a source that knows rows alone
         source = Broken(easy[0])
-        n_samples, n_features, dtype, space = 4000, 12, "float64", HOST
-        rows = source.rows
+        n_samples, n_features, dtype, backend = 4000, 12, "float64", NUMPY
+        rows = source.take
 
     with pytest.raises(OSError, match="the disk is gone"):
         list(blocks(Foreign(), elsewhere, 1000))
@@ -122,19 +117,19 @@ def test_numpy_in_and_numpy_out(elsewhere, monkeypatch, way):
     X, _, _ = make_bernoulli_gaussian(9000, 16, density=0.3, noise_std=0.2, random_state=0)
     monkeypatch.undo()
     monkeypatch.setattr(device_room, "device_space", lambda device: elsewhere)
-    monkeypatch.setattr(device_room, "_free_bytes", lambda space: 2**50 if way == "moved" else 0)
+    monkeypatch.setattr(device_room, "_free_bytes", lambda backend: 2**50 if way == "moved" else 0)
     kept = {}
 
     def kept_placed(samples, device):
-        kept["samples"] = placed(samples, device)
+        kept["samples"] = place_on_device(samples, device)
         return kept["samples"]
 
-    monkeypatch.setattr("elldict.learning.placed", kept_placed)
+    monkeypatch.setattr("elldict.estimator.place_on_device", kept_placed)
     seen = []
     model = LpDictionaryLearning(device="cuda", random_state=0)
     model.fit(X, callback=lambda iteration: seen.append(iteration.components))
-    assert kept["samples"].space == elsewhere
-    assert isinstance(kept["samples"], MemorySamples if way == "moved" else DeviceSamples)
+    assert kept["samples"].backend == elsewhere
+    assert isinstance(kept["samples"], ArrayDataset if way == "moved" else GpuStreamDataset)
     for name in ("components_", "unmixing_", "mean_", "density_", "scale_", "atom_error_"):
         assert isinstance(getattr(model, name), np.ndarray)
     assert all(isinstance(components, np.ndarray) for components in seen)
@@ -151,47 +146,47 @@ def test_device_cpu_is_the_host(easy):
 @pytest.mark.parametrize("device", ["gpu", "mps", "cuda0", ""])
 def test_unknown_devices_are_refused_by_name(easy, device):
     with pytest.raises(ValueError, match="expected None, 'cpu', 'cuda', or 'cuda:1'"):
-        placed(MemorySamples(easy[0]), device)
+        place_on_device(ArrayDataset(easy[0]), device)
 
 
 def test_a_card_that_is_not_there_is_named(easy, torch):
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"device='cuda': torch .* finds no card"):
-            placed(MemorySamples(easy[0]), "cuda")
+            place_on_device(ArrayDataset(easy[0]), "cuda")
     else:
         with pytest.raises(ValueError, match="device='cuda:77': expected one of cuda:0"):
-            placed(MemorySamples(easy[0]), "cuda:77")
+            place_on_device(ArrayDataset(easy[0]), "cuda:77")
 
 
 def test_without_torch_the_remedy_is_named(easy, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"device='cuda' needs torch, which is not installed: pip install torch"):
-        placed(MemorySamples(easy[0]), "cuda")
+        place_on_device(ArrayDataset(easy[0]), "cuda")
 
 
 def test_arrays_of_other_libraries_stay_where_they_are(easy, torch):
     with pytest.raises(ValueError, match=r"X is an array of torch .* works on such arrays where they are"):
-        placed(MemorySamples(torch.asarray(easy[0].copy())), "cpu")
+        place_on_device(ArrayDataset(torch.asarray(easy[0].copy())), "cpu")
 
 
 def test_files_are_streamed_and_clusters_are_not_asked(elsewhere, monkeypatch, tmp_path, easy):
     np.save(tmp_path / "samples.npy", easy[0].astype(np.float32))
     source = elldict.open_samples(tmp_path / "samples.npy")
     monkeypatch.setattr(device_room, "device_space", lambda device: elsewhere)
-    monkeypatch.setattr(device_room, "_free_bytes", lambda space: 0)
-    samples = placed(source, "cuda")
-    assert isinstance(samples, DeviceSamples)
+    monkeypatch.setattr(device_room, "_free_bytes", lambda backend: 0)
+    samples = place_on_device(source, "cuda")
+    assert isinstance(samples, GpuStreamDataset)
     assert samples.fingerprint() == source.fingerprint()
-    found, expected = (survey(each, center=False, precise=False) for each in (samples, source))
+    found, expected = (compute_statistics(each, center=False, precise=False) for each in (samples, source))
     np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-5, atol=1e-7)
     rows = np.concatenate([to_numpy(block).copy() for _, block in blocks(source, elsewhere, 999)])
     np.testing.assert_array_equal(rows, easy[0].astype(np.float32))
 
     class Cluster:
-        n_samples, n_features, dtype, space = 4000, 12, "float64", HOST
+        n_samples, n_features, dtype, backend = 4000, 12, "float64", NUMPY
 
     with pytest.raises(ValueError, match="device='cuda' is for arrays and files; X is a Cluster"):
-        placed(Cluster(), "cuda")
+        place_on_device(Cluster(), "cuda")
 
 
 def test_a_fit_with_numpy_imports_no_torch():
@@ -220,8 +215,8 @@ class Greedy:
     def __init__(self, kernel, most):
         self.kernel, self.most = kernel, most
 
-    def bind(self, space):
-        visit = self.kernel.bind(space)
+    def bind(self, backend):
+        visit = self.kernel.bind(backend)
 
         def greedy(Y):
             if len(Y) > self.most:
@@ -231,28 +226,28 @@ class Greedy:
         return greedy
 
 
-@pytest.mark.parametrize("kind", [MemorySamples, DeviceSamples])
+@pytest.mark.parametrize("kind", [ArrayDataset, GpuStreamDataset])
 def test_fault_31_out_of_memory_means_smaller_tiles_and_the_same_sums(easy, elsewhere, kind):
-    from elldict.samples.survey import SpreadKernel  # noqa: PLC0415
+    from elldict.data.statistics import StatisticsKernel  # noqa: PLC0415
 
-    source = MemorySamples(easy[0])
-    samples = MemorySamples(easy[0], 4000) if kind is MemorySamples else DeviceSamples(source, elsewhere, 4000)
-    expected = source.sum_over(SpreadKernel("float64"))
+    source = ArrayDataset(easy[0])
+    samples = ArrayDataset(easy[0], 4000) if kind is ArrayDataset else GpuStreamDataset(source, elsewhere, 4000)
+    expected = source.sum(StatisticsKernel("float64"))
     with pytest.warns(SmallerTilesWarning, match="4000 samples at a time and was given 1000") as caught:
-        found = samples.sum_over(Greedy(SpreadKernel("float64"), 1500))
+        found = samples.sum(Greedy(StatisticsKernel("float64"), 1500))
     assert len(caught) == 1
     assert samples.tile_rows == 1000
     np.testing.assert_allclose(to_numpy(found.scatter), expected.scatter, rtol=1e-12, atol=1e-9)
 
 
 def test_fault_31_at_some_point_there_is_no_more_to_be_done(easy):
-    samples = MemorySamples(easy[0][:100], FEWEST_ROWS)
+    samples = ArrayDataset(easy[0][:100], FEWEST_ROWS)
 
     def fail():
         raise OutOfMemoryError("CUDA out of memory")
 
     with pytest.raises(OutOfMemoryError):
-        with_room(samples, fail)
+        retry_on_oom(samples, fail)
 
 
 def test_other_errors_are_not_taken_for_want_of_memory(easy):
@@ -260,7 +255,7 @@ def test_other_errors_are_not_taken_for_want_of_memory(easy):
         raise RuntimeError("a fault of ours")
 
     with pytest.raises(RuntimeError, match="a fault of ours"):
-        with_room(MemorySamples(easy[0]), fail)
+        retry_on_oom(ArrayDataset(easy[0]), fail)
 
 
 # --- ways that are meant for a card -----------------------------------------------------------------------------------
@@ -296,13 +291,13 @@ def codes(rng):
 
 def test_laws_fitted_where_codes_are_agree_with_those_of_the_host(codes, elsewhere):
     squares, least = elsewhere.asarray((codes**2).T, "float64"), elsewhere.asarray(np.array([1e-12]), "float64")
-    counts = Counts.of(codes)
-    start = CodeModel(np.full(24, 0.2), np.full(24, 1.5), 0.01, 1e-12)
+    counts = CodeHistogram.of(codes)
+    start = SpikeSlab(np.full(24, 0.2), np.full(24, 1.5), 0.01, 1e-12)
     first = device_law.DeviceLaw.of(start, elsewhere)
     for law, model in (
-        (device_law.fitted(squares, least), fit_code_model(counts, least_noise=1e-12)),
-        (device_law.rough(squares, least), rough_code_model(counts, least_noise=1e-12)),
-        (device_law.followed(squares, first, least), followed_code_model(counts, start)),
+        (device_law.fitted(squares, least), fit_spike_slab(counts, least_noise=1e-12)),
+        (device_law.rough(squares, least), fit_roughly(counts, least_noise=1e-12)),
+        (device_law.followed(squares, first, least), update_spike_slab(counts, start)),
     ):
         found = law.on_host(1e-12)
         # the host rounds codes to half an octave
@@ -334,6 +329,6 @@ def test_a_fit_by_the_ways_of_a_card_gives_the_same_answer(torch, monkeypatch, n
 
 
 def test_prepared_is_for_any_library(torch, easy):
-    samples, frame = prepared(torch.asarray(easy[0].copy()))
+    samples, whitening = prepared(torch.asarray(easy[0].copy()))
     assert samples.n_samples == 4000
-    assert frame.unit > 0
+    assert whitening.unit > 0

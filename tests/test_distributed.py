@@ -14,11 +14,11 @@ from distributed import Client, Future, LocalCluster
 from distributed.core import Status
 
 from elldict import LpDictionaryLearning
+from elldict.data import dataset as base
+from elldict.data.dask import make_dask_dataset
+from elldict.data.npy import npy_reader
+from elldict.data.statistics import StatisticsKernel
 from elldict.exceptions import ClusterError
-from elldict.samples import base
-from elldict.samples.cluster import dask_samples
-from elldict.samples.npy import npy_reader
-from elldict.samples.survey import SpreadKernel
 
 CHUNKS = ((700, 1, 1299, 1500, 500), 12)
 
@@ -79,8 +79,8 @@ def test_fits_are_those_of_memory(ready, easy, lazy, how):
 
 def test_files_are_read_by_the_workers(ready, easy, tmp_path):
     np.save(tmp_path / "X.npy", easy[0])
-    spread = dask_samples(npy_reader(tmp_path / "X.npy")).sum_over(SpreadKernel("float64"))
-    in_memory = dask_samples(da.from_array(easy[0])).sum_over(SpreadKernel("float64"))
+    spread = make_dask_dataset(npy_reader(tmp_path / "X.npy")).sum(StatisticsKernel("float64"))
+    in_memory = make_dask_dataset(da.from_array(easy[0])).sum(StatisticsKernel("float64"))
     np.testing.assert_array_equal(spread.scatter, in_memory.scatter)
 
 
@@ -88,9 +88,9 @@ def test_a_travels_once_to_each_worker_and_pass(ready, easy):
     X = ready.persist(da.from_array(easy[0], chunks=(500, 12)))
     ready.run(lambda dask_worker: dask_worker.transfer_incoming_log.clear())
     n_passes = 5
-    samples = dask_samples(X, block_size=1)
+    samples = make_dask_dataset(X, block_size=1)
     for _ in range(n_passes):
-        samples.sum_over(SpreadKernel("float64"))
+        samples.sum(StatisticsKernel("float64"))
     logs = ready.run(lambda dask_worker: [list(entry["keys"]) for entry in dask_worker.transfer_incoming_log])
     for received in logs.values():
         jobs = [str(key) for keys in received for key in keys if str(key).endswith("-job")]
@@ -131,22 +131,22 @@ def test_a_pass_cancelled_from_outside_is_begun_again(ready, easy, lazy):
         cancelled.extend(keys)
         ready.cancel([Future(key, ready) for key in keys], force=True)
 
-    samples = dask_samples(_slow(lazy, 0.5))
+    samples = make_dask_dataset(_slow(lazy, 0.5))
     timer = threading.Timer(0.7, cancel)
     timer.start()
-    spread = samples.sum_over(SpreadKernel("float64"))
+    spread = samples.sum(StatisticsKernel("float64"))
     timer.join()
     assert cancelled
-    expected = dask_samples(lazy).sum_over(SpreadKernel("float64"))
+    expected = make_dask_dataset(lazy).sum(StatisticsKernel("float64"))
     np.testing.assert_array_equal(spread.scatter, expected.scatter)
 
 
 def test_persisted_chunks_that_are_gone_are_an_error(ready, lazy):
     X = ready.persist(lazy)
-    samples = dask_samples(X)
+    samples = make_dask_dataset(X)
     ready.cancel(X)
     with pytest.raises(ClusterError, match="persist it again"):
-        samples.sum_over(SpreadKernel("float64"))
+        samples.sum(StatisticsKernel("float64"))
 
 
 def test_samples_that_kill_every_worker_are_an_error(ready, lazy):
@@ -159,7 +159,7 @@ def test_samples_that_kill_every_worker_are_an_error(ready, lazy):
     ready.run_on_scheduler(_allow_failures, number=1)  # instead of three: a new worker takes seconds to start
     try:
         with pytest.raises(ClusterError, match="2 workers died one after the other"):
-            dask_samples(X, block_size=1).sum_over(SpreadKernel("float64"))
+            make_dask_dataset(X, block_size=1).sum(StatisticsKernel("float64"))
     finally:
         ready.run_on_scheduler(_allow_failures, number=3)
 
@@ -169,17 +169,17 @@ def _allow_failures(dask_scheduler, number):
 
 
 def test_one_paused_worker_is_done_without_and_two_are_an_error(ready, easy, lazy):
-    samples = dask_samples(lazy, patience=1.0)
+    samples = make_dask_dataset(lazy, patience=1.0)
     addresses = list(ready.scheduler_info()["workers"])
     try:
         _set_status(ready, Status.paused, addresses[:1])
-        assert samples.sum_over(SpreadKernel("float64")).weight == len(easy[0])
+        assert samples.sum(StatisticsKernel("float64")).weight == len(easy[0])
         _set_status(ready, Status.paused, addresses)
         with pytest.raises(ClusterError, match=r"None of the 2 workers .* paused.* memory"):
-            samples.sum_over(SpreadKernel("float64"))
+            samples.sum(StatisticsKernel("float64"))
     finally:
         _set_status(ready, Status.running, addresses)
-    assert samples.sum_over(SpreadKernel("float64")).weight == len(easy[0])
+    assert samples.sum(StatisticsKernel("float64")).weight == len(easy[0])
 
 
 def _set_status(client, status, addresses):
@@ -202,16 +202,16 @@ def test_a_task_that_times_out_is_no_reason_to_wait_for_it_again(ready, lazy):
 
     X = lazy.map_blocks(too_late, dtype=float, meta=np.empty((0, 0)))
     with pytest.raises(TimeoutError, match="the disk does not answer"):
-        dask_samples(X).sum_over(SpreadKernel("float64"))
+        make_dask_dataset(X).sum(StatisticsKernel("float64"))
 
 
 def test_ctrl_c_ends_the_work_of_the_cluster(ready, lazy):
-    samples = dask_samples(_slow(lazy, 1.0))
+    samples = make_dask_dataset(_slow(lazy, 1.0))
     main = threading.main_thread().ident
     timer = threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        samples.sum_over(SpreadKernel("float64"))
+        samples.sum(StatisticsKernel("float64"))
     timer.join()
     for _ in range(200):  # a number of looks, not a time: the machine may be busy
         if ready.run_on_scheduler(_n_tasks) == 0:
@@ -239,20 +239,20 @@ def test_a_cluster_without_workers_is_an_error(lazy):
         Client(cluster, set_as_default=False) as empty,
         pytest.raises(ClusterError, match=r"no workers for 0.5 s.*cluster.scale"),
     ):
-        dask_samples(lazy, client=empty, patience=0.5).sum_over(SpreadKernel("float64"))
+        make_dask_dataset(lazy, client=empty, patience=0.5).sum(StatisticsKernel("float64"))
 
 
 def test_a_lost_connection_is_an_error(lazy):
     with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0") as cluster:
         client = Client(cluster, set_as_default=False)
-        samples = dask_samples(lazy, client=client, patience=5.0)
+        samples = make_dask_dataset(lazy, client=client, patience=5.0)
         closing = threading.Timer(0.5, client.close)
         closing.start()
         with pytest.raises(ClusterError, match="make a new Client"):
-            samples.sum_over(SpreadKernel("float64"))
+            samples.sum(StatisticsKernel("float64"))
         closing.join()
         with pytest.raises(ClusterError, match="make a new Client"):
-            samples.sum_over(SpreadKernel("float64"))
+            samples.sum(StatisticsKernel("float64"))
 
 
 def test_an_asynchronous_client_is_refused(lazy):
@@ -260,4 +260,4 @@ def test_an_asynchronous_client_is_refused(lazy):
         asynchronous = True
 
     with pytest.raises(ValueError, match="synchronous Client"):
-        dask_samples(lazy, client=Asynchronous())
+        make_dask_dataset(lazy, client=Asynchronous())

@@ -176,11 +176,11 @@ class TestTransform:
 
 
 def test_names_and_data_frames(easy):
-    frame = pd.DataFrame(easy[0], columns=[f"pixel {i}" for i in range(12)])
-    model = LpDictionaryLearning(n_components=3, random_state=0).fit(frame)
-    assert list(model.feature_names_in_) == list(frame.columns)
+    whitening = pd.DataFrame(easy[0], columns=[f"pixel {i}" for i in range(12)])
+    model = LpDictionaryLearning(n_components=3, random_state=0).fit(whitening)
+    assert list(model.feature_names_in_) == list(whitening.columns)
     assert list(model.get_feature_names_out()) == [f"lpdictionarylearning{i}" for i in range(3)]
-    codes = model.set_output(transform="pandas").transform(frame)
+    codes = model.set_output(transform="pandas").transform(whitening)
     assert isinstance(codes, pd.DataFrame)
     assert list(codes.columns) == list(model.get_feature_names_out())
 

@@ -20,15 +20,12 @@ from sklearn.utils._param_validation import InvalidParameterError
 from threadpoolctl import threadpool_limits
 
 from elldict import LpDictionaryLearning
+from elldict.data.dataset import ArrayDataset, tile_bounds
+from elldict.data.statistics import compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.metrics import recovery_error
-from elldict.samples.base import tile_bounds
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
+from elldict.solver.objective import Lp, Quantities, evaluate
 
 
 def two_cores():
@@ -44,7 +41,7 @@ def fit(X, **options):
 @pytest.mark.parametrize("sample", [0, 1999, 3999])
 @pytest.mark.parametrize("method", ["fit", "transform"])
 def test_fault_01_nan_and_inf_are_found_and_named(easy, bad, sample, method, monkeypatch):
-    monkeypatch.setattr("elldict.samples.memory.rows_per_tile", lambda r, n, dtype, on_gpu: 1000)
+    monkeypatch.setattr("elldict.data.dataset.rows_per_tile", lambda r, n, dtype, on_gpu: 1000)
     model = fit(easy[0])
     X = easy[0].copy()
     X[sample, 7] = bad
@@ -329,8 +326,8 @@ def test_fault_12_a_zero_feature_may_stand_anywhere(easy, whiten):
         atoms = model.components_[:12]
         np.testing.assert_allclose(atoms[:, position], 0, atol=1e-12)
         answers.append(np.delete(atoms, position, axis=1))
-    for answer in answers:
-        assert_same_atoms(answer, fit(easy[0], whiten=whiten).components_, 1e-9)
+    for estimate in answers:
+        assert_same_atoms(estimate, fit(easy[0], whiten=whiten).components_, 1e-9)
 
 
 def test_fault_15_max_iter_is_said(easy):
@@ -408,7 +405,7 @@ def test_fault_20_memory_stays_within_64_megabytes_beyond_the_samples(options):
 @pytest.mark.parametrize("tile_rows", [1, 101, 4000, 4001])
 def test_fault_21_block_size_does_not_matter(easy, tile_rows, monkeypatch):
     expected = fit(easy[0], center=True, tol=1e-9)
-    monkeypatch.setattr("elldict.samples.memory.rows_per_tile", lambda r, n, dtype, on_gpu: tile_rows)
+    monkeypatch.setattr("elldict.data.dataset.rows_per_tile", lambda r, n, dtype, on_gpu: tile_rows)
     model = fit(easy[0], center=True, tol=1e-9)
     np.testing.assert_allclose(model.components_, expected.components_, atol=1e-10)
     np.testing.assert_allclose(model.transform(easy[0]), expected.transform(easy[0]), atol=1e-10)
@@ -420,42 +417,42 @@ class Repeated:
     def __init__(self, samples, doublings):
         self.samples, self.doublings = samples, doublings
         self.n_samples, self.n_features = samples.n_samples << doublings, samples.n_features
-        self.dtype, self.space = samples.dtype, samples.space
+        self.dtype, self.backend = samples.dtype, samples.backend
 
-    def sum_over(self, kernel):
-        total = self.samples.sum_over(kernel)
+    def sum(self, kernel):
+        total = self.samples.sum(kernel)
         for _ in range(self.doublings):
             total = total + total
         return total
 
 
 def test_fault_22_more_than_2_to_31_values(easy):
-    small, frame = prepared(easy[0])
+    small, whitening = prepared(easy[0])
     large = Repeated(small, 30)
     assert large.n_samples * large.n_features > 2**40
-    found = survey(large, center=False, precise=True)
-    np.testing.assert_allclose(found.scatter, survey(small, center=False, precise=True).scatter, rtol=1e-12)
-    one, other = (measure(s, frame, Lp(3), np.eye(12), Needs.GRADIENT, "float64") for s in (small, large))
+    found = compute_statistics(large, center=False, precise=True)
+    np.testing.assert_allclose(found.scatter, compute_statistics(small, center=False, precise=True).scatter, rtol=1e-12)
+    one, other = (evaluate(s, whitening, Lp(3), np.eye(12), Quantities.GRADIENT, "float64") for s in (small, large))
     assert other.weight == one.weight * 2**30
     np.testing.assert_allclose(other.G / other.weight, one.G / one.weight, rtol=1e-12)
-    assert other.objective == pytest.approx(one.objective)
+    assert other.mean_value == pytest.approx(one.mean_value)
 
 
 def test_fault_22_rows_beyond_2_to_31_are_addressed():
     X = np.broadcast_to(np.array([[1.0, 2.0]]), (2**31 + 10, 2))
-    samples = MemorySamples(X, tile_rows=2**31)
+    samples = ArrayDataset(X, tile_rows=2**31)
     *_, bounds = tile_bounds(samples.n_samples, samples.tile_rows)
     assert bounds == (2**31, 2**31 + 10)
     assert samples._tile(bounds).shape == (10, 2)
-    assert samples.place(2**31 + 5) == "block 2 of 2"
+    assert samples.locate(2**31 + 5) == "block 2 of 2"
 
 
 def test_fault_23_eight_threads_equal_serial(easy):
     expected = [fit(easy[0], random_state=seed).components_ for seed in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda seed: fit(easy[0], random_state=seed).components_, range(8), timeout=60))
-    for answer, one in zip(answers, expected, strict=True):
-        np.testing.assert_array_equal(answer, one)
+    for estimate, one in zip(answers, expected, strict=True):
+        np.testing.assert_array_equal(estimate, one)
 
 
 def fit_in_child(X):
@@ -468,8 +465,8 @@ def test_fault_23_processes_equal_serial(easy, method):
     expected = fit(easy[0]).components_
     context = multiprocessing.get_context(method)
     with context.Pool(2) as pool:
-        for answer in pool.map_async(fit_in_child, [easy[0]] * 2).get(timeout=60):
-            np.testing.assert_array_equal(answer, expected)
+        for estimate in pool.map_async(fit_in_child, [easy[0]] * 2).get(timeout=60):
+            np.testing.assert_array_equal(estimate, expected)
 
 
 def test_warnings_point_at_the_line_that_called_fit(rng):

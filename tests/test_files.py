@@ -18,14 +18,13 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, open_samples
+from elldict.data import file as ahead
+from elldict.data.dataset import ArrayDataset
+from elldict.data.file import FileDataset, Prefetcher
+from elldict.data.npy import npy_reader
+from elldict.data.writers import NpyWriter, ZarrWriter
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SamplesChangedError, SamplesFileError
-from elldict.samples import ahead
-from elldict.samples.ahead import ReadAhead
-from elldict.samples.files import FileSamples
-from elldict.samples.memory import MemorySamples
-from elldict.samples.npy import npy_reader
-from elldict.samples.sinks import NpySink, ZarrSink
 
 N_SAMPLES, N_FEATURES = 9001, 24  # four tiles
 
@@ -99,8 +98,10 @@ NAMES = [f"feature {k}" for k in range(N_FEATURES)]
 
 
 def as_frame(X, folder):
-    frame = pd.DataFrame(X, columns=NAMES, index=np.arange(len(X)) + 5)  # the index becomes a column that is no feature
-    frame.to_parquet(folder / "x.parquet", row_group_size=1111)
+    whitening = pd.DataFrame(
+        X, columns=NAMES, index=np.arange(len(X)) + 5
+    )  # the index becomes a column that is no feature
+    whitening.to_parquet(folder / "x.parquet", row_group_size=1111)
     return folder / "x.parquet"
 
 
@@ -139,8 +140,8 @@ def as_folder(X, folder):
 
 
 def as_chosen_columns(X, folder):
-    frame = pd.DataFrame(X, columns=NAMES).assign(text="words")
-    frame.to_parquet(folder / "x.parquet")
+    whitening = pd.DataFrame(X, columns=NAMES).assign(text="words")
+    whitening.to_parquet(folder / "x.parquet")
     return open_samples(folder / "x.parquet", column=NAMES)
 
 
@@ -218,13 +219,13 @@ def test_other_numbers_are_widened_as_those_of_arrays_are(X, tmp_path, kind, con
     if kind == "lists":
         array = array.astype(array.dtype.newbyteorder("="))  # parquet knows no other
     samples = open_samples(SOURCES[kind](array, tmp_path))
-    assert samples.dtype == MemorySamples(array).dtype
-    np.testing.assert_array_equal(samples.rows(np.arange(50)), array[:50].astype(float))
+    assert samples.dtype == ArrayDataset(array).dtype
+    np.testing.assert_array_equal(samples.take(np.arange(50)), array[:50].astype(float))
     np.testing.assert_array_equal(samples.reader.read(10, 20), array[10:20].astype(samples.dtype))
 
 
 def test_many_blocks_are_read_once_each_and_in_order(X, tmp_path, monkeypatch):
-    monkeypatch.setattr("elldict.samples.files.rows_per_tile", lambda *_: 7)
+    monkeypatch.setattr("elldict.data.file.rows_per_tile", lambda *_: 7)
     samples = open_samples(as_npy(X, tmp_path), block_size=20)
     asked = []
     read = type(samples.reader).read
@@ -235,32 +236,32 @@ def test_many_blocks_are_read_once_each_and_in_order(X, tmp_path, monkeypatch):
     )
 
     class Copies:
-        def bind(self, space):
+        def bind(self, backend):
             return lambda tile: [tile.copy()]
 
-    tiles = samples.sum_over(Copies())
+    tiles = samples.sum(Copies())
     np.testing.assert_array_equal(np.vstack(tiles), X)
     assert asked == list(range(0, N_SAMPLES, 21)), "blocks of whole tiles"
 
 
 def test_reading_goes_ahead_of_the_work_and_no_further(X, tmp_path):
     reader = npy_reader(as_npy(X, tmp_path))
-    begun = threading.Semaphore(0)
+    begin = threading.Semaphore(0)
 
     class Watched:
         n_samples, n_features, dtype = reader.n_samples, reader.n_features, reader.dtype
 
         def read(self, start, stop, out):
             reader.read(start, stop, out)
-            begun.release()
+            begin.release()
 
-    with ReadAhead(Watched(), 1000) as blocks:
+    with Prefetcher(Watched(), 1000) as blocks:
         for _ in range(ahead.DEPTH):
-            assert begun.acquire(timeout=60), "the first blocks are read before anybody asks"
-        assert not begun.acquire(timeout=0.1), "there is no memory for another"
-        with blocks.rows(0, 1000):
-            assert not begun.acquire(timeout=0.1), "the first block is still in use"
-        assert begun.acquire(timeout=60), "its memory is used again"
+            assert begin.acquire(timeout=60), "the first blocks are read before anybody asks"
+        assert not begin.acquire(timeout=0.1), "there is no memory for another"
+        with blocks.take(0, 1000):
+            assert not begin.acquire(timeout=0.1), "the first block is still in use"
+        assert begin.acquire(timeout=60), "its memory is used again"
 
 
 def test_a_reader_that_fails_fails_the_pass_and_leaves_no_thread(X, tmp_path):
@@ -276,20 +277,20 @@ def test_a_reader_that_fails_fails_the_pass_and_leaves_no_thread(X, tmp_path):
             pass
 
     with pytest.raises(OSError, match="the disk is gone"):
-        LpDictionaryLearning().fit(FileSamples(Failing(), 1))
+        LpDictionaryLearning().fit(FileDataset(Failing(), 1))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("elldict reading")]
 
 
 def test_work_that_fails_leaves_no_thread(X, tmp_path):
     class Failing:
-        def bind(self, space):
+        def bind(self, backend):
             def visit(tile):
                 raise KeyboardInterrupt
 
             return visit
 
     with pytest.raises(KeyboardInterrupt):
-        open_samples(as_npy(X, tmp_path), block_size=1).sum_over(Failing())
+        open_samples(as_npy(X, tmp_path), block_size=1).sum(Failing())
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("elldict reading")]
 
 
@@ -371,12 +372,12 @@ def test_sizes_beyond_32_bits_do_not_overflow(tmp_path, X):
     samples = open_samples(big)
     assert samples.n_samples * samples.n_features > 2**31
     np.testing.assert_array_equal(samples.reader.read(rows - 2, rows), X[:2])
-    np.testing.assert_array_equal(samples.rows(np.array([0, rows - 1])), [np.zeros(N_FEATURES), X[1]])
-    assert samples.place(rows - 1).endswith(f"byte {start + (rows - 1) * N_FEATURES * 8}")
+    np.testing.assert_array_equal(samples.take(np.array([0, rows - 1])), [np.zeros(N_FEATURES), X[1]])
+    assert samples.locate(rows - 1).endswith(f"byte {start + (rows - 1) * N_FEATURES * 8}")
 
 
 def test_arrays_and_opened_samples_pass_through(X):
-    assert isinstance(open_samples(X), MemorySamples)
+    assert isinstance(open_samples(X), ArrayDataset)
     samples = open_samples(X)
     assert open_samples(samples) is samples
     with pytest.raises(TypeError, match=r"from a list, expected the name"):
@@ -437,7 +438,7 @@ def test_codes_in_a_file_are_those_in_memory(X, tmp_path, in_memory, kind, name,
     assert codes.dtype == array.dtype
     np.testing.assert_array_equal(codes[:], model.transform(array))
     again = open_samples(tmp_path / name)  # what was written can be read, and is complete
-    np.testing.assert_array_equal(again.rows(np.arange(len(X))), codes[:])
+    np.testing.assert_array_equal(again.take(np.arange(len(X))), codes[:])
     model.transform(array[:100], out=tmp_path / name)
     assert open_samples(tmp_path / name).n_samples == 100, "an older file is replaced"
     assert not list(tmp_path.glob(".*")), "nothing is left behind"
@@ -446,7 +447,7 @@ def test_codes_in_a_file_are_those_in_memory(X, tmp_path, in_memory, kind, name,
 def test_codes_that_are_all_zero_are_chunks_too(X, tmp_path):
     model = LpDictionaryLearning(transform_algorithm="threshold", transform_alpha=1e9, random_state=0).fit(X)
     model.transform(X, out=tmp_path / "codes.zarr")
-    assert not np.any(open_samples(tmp_path / "codes.zarr").rows(np.arange(len(X))))
+    assert not np.any(open_samples(tmp_path / "codes.zarr").take(np.arange(len(X))))
 
 
 @pytest.mark.parametrize("name", ["codes.npy", "codes.zarr"])
@@ -464,7 +465,7 @@ def test_codes_that_fail_half_way_are_not_there(X, tmp_path, in_memory, name):
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.parametrize(("name", "sink"), [("codes.npy", NpySink), ("codes.zarr", ZarrSink)])
+@pytest.mark.parametrize(("name", "sink"), [("codes.npy", NpyWriter), ("codes.zarr", ZarrWriter)])
 def test_a_full_disk_leaves_the_older_codes(X, tmp_path, in_memory, monkeypatch, name, sink):
     model, path = in_memory["float64"], tmp_path / name
     model.transform(X[:100], out=path)
@@ -522,8 +523,10 @@ def test_a_zarr_array_whose_exchange_fails_is_put_back(X, tmp_path, in_memory, m
 
 def test_chunks_are_never_shared_by_two_threads(X, tmp_path, in_memory, monkeypatch):
     written = []
-    write = ZarrSink.write
-    monkeypatch.setattr(ZarrSink, "write", lambda sink, start, rows: (written.append(start), write(sink, start, rows)))
+    write = ZarrWriter.write
+    monkeypatch.setattr(
+        ZarrWriter, "write", lambda sink, start, rows: (written.append(start), write(sink, start, rows))
+    )
     codes = in_memory["float64"].transform(X, out=tmp_path / "codes.zarr")
     assert len(written) > 1
     assert all(start % codes.chunks[0] == 0 for start in written)
@@ -561,7 +564,7 @@ def test_a_value_that_is_not_finite_is_found_and_its_place_named(X, tmp_path, ki
 
 def test_the_byte_named_is_that_of_the_sample(X, tmp_path):
     path = as_npy(X, tmp_path)
-    byte = int(open_samples(path).place(7900).rsplit(" ", 1)[1])
+    byte = int(open_samples(path).locate(7900).rsplit(" ", 1)[1])
     assert np.frombuffer(path.read_bytes()[byte : byte + 8])[0] == X[7900, 0]
 
 
@@ -585,7 +588,7 @@ def test_a_missing_zarr_chunk_is_an_error(X, tmp_path, kind):
 
 
 def test_a_missing_chunk_in_another_store_is_an_error(X):
-    array = zarr.create_array(zarr.storage.MemoryStore(), shape=X.shape, chunks=(1000, N_FEATURES), dtype=float)
+    array = zarr.create_array(zarr.storage_dtype.MemoryStore(), shape=X.shape, chunks=(1000, N_FEATURES), dtype=float)
     array[:3000] = X[:3000]
     with pytest.raises(SamplesFileError, match="7 of 10 chunks are missing"):
         LpDictionaryLearning().fit(array)
@@ -613,11 +616,11 @@ def test_a_damaged_chunk_is_named_wherever_reading_begins(X, tmp_path):
 
 def test_a_kernel_that_cannot_be_bound_is_no_hang(X, tmp_path):
     class Failing:
-        def bind(self, space):
+        def bind(self, backend):
             raise MemoryError("no scratch memory")
 
     with pytest.raises(MemoryError):
-        open_samples(as_npy(X, tmp_path), block_size=1).sum_over(Failing())
+        open_samples(as_npy(X, tmp_path), block_size=1).sum(Failing())
 
 
 def test_a_flipped_bit_is_found_where_the_file_has_checksums(X, tmp_path):
@@ -826,7 +829,7 @@ def test_memory_stays_within_its_bound_however_large_the_file(tmp_path, rng, sou
         np.lib.format.write_array_header_1_0(stream, header)
         for _ in range(100):
             stream.write(part.data)
-    answer = subprocess.run(
+    estimate = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", MEASURE.format(source=source), path, tmp_path / "codes.npy"],
         check=True,
         capture_output=True,
@@ -836,7 +839,7 @@ def test_memory_stays_within_its_bound_however_large_the_file(tmp_path, rng, sou
     )
     # three blocks of at least 16 MB, and fifteen times a tile of 2.5 MB in float64 where likelihoods are added up
     assert path.stat().st_size > 250e6
-    assert float(answer.stdout) < 140
+    assert float(estimate.stdout) < 140
 
 
 def test_public_names():

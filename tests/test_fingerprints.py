@@ -5,19 +5,18 @@ import itertools
 import numpy as np
 import pytest
 
-from elldict.samples import digest
-from elldict.samples.digest import sampled_ranges
-from elldict.samples.memory import MemorySamples
+from elldict.data import dataset as digest
+from elldict.data.dataset import ArrayDataset, sampled_ranges
 
 
 def test_memory_fingerprint_follows_shape_dtype_and_every_value(rng):
     X = rng.standard_normal((50, 4))
-    first = MemorySamples(X).fingerprint()
-    assert MemorySamples(np.asfortranarray(X)).fingerprint() == first, "the same values, laid out differently"
+    first = ArrayDataset(X).fingerprint()
+    assert ArrayDataset(np.asfortranarray(X)).fingerprint() == first, "the same values, laid out differently"
     changed = X.copy()
     changed[37, 2] = np.nextafter(changed[37, 2], 9)
     others = [changed, X.reshape(40, 5), X.astype(np.float32), X[:-1]]
-    assert len({first, *(MemorySamples(other).fingerprint() for other in others)}) == 5
+    assert len({first, *(ArrayDataset(other).fingerprint() for other in others)}) == 5
 
 
 @pytest.mark.parametrize(("n_samples", "row_bytes"), [(1, 8), (1000, 400), (10**6, 400), (3 * 10**7, 400), (7, 10**8)])

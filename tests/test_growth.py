@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
+from elldict.backend.base import to_numpy
+from elldict.data import subsample as subsampler
+from elldict.data.dataset import ArrayDataset
+from elldict.data.open import open_samples
+from elldict.data.subsample import Minibatches, Subsampler
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.samples import growth
-from elldict.samples.growth import Batches, Growth
-from elldict.samples.memory import MemorySamples
-from elldict.samples.open import open_samples
-from elldict.solver.quick import QuickRoad
-from elldict.solver.rest import sparsity
-from elldict.solver.sums import Sums
-from elldict.space import to_numpy
+from elldict.solver.loop import sparsity
+from elldict.solver.objective import Statistics
+from elldict.solver.schedule import Schedule
 
 
 class RowSum:
     """Adds up the tiles themselves, column by column."""
 
-    def bind(self, space):
-        return lambda Y: space.xp.sum(Y, axis=0)
+    def bind(self, backend):
+        return lambda Y: backend.xp.sum(Y, axis=0)
 
 
 def numbered(r, n=4):
@@ -30,36 +30,36 @@ def numbered(r, n=4):
 
 
 def batches_of(samples, size, seed=0):
-    return Growth(samples, np.random.default_rng(seed)).batches(size)
+    return Subsampler(samples, np.random.default_rng(seed)).batches(size)
 
 
 def test_every_pass_sees_other_samples_until_all_were_seen():
     X = numbered(60_000)
-    batches = batches_of(MemorySamples(X), 15_000)
-    sums = [batches.sum_over(RowSum())[0] for _ in range(8)]
-    assert len(set(sums[:4])) == 4
-    assert sum(sums[:4]) == X[:, 0].sum()  # none twice, none left out
-    assert sums[4:] == sums[:4]  # and from the beginning again
+    batches = batches_of(ArrayDataset(X), 15_000)
+    stats = [batches.sum(RowSum())[0] for _ in range(8)]
+    assert len(set(stats[:4])) == 4
+    assert sum(stats[:4]) == X[:, 0].sum()  # none twice, none left out
+    assert stats[4:] == stats[:4]  # and from the beginning again
 
 
 def test_batches_are_the_same_for_every_source(tmp_path):
     X = np.random.default_rng(1).standard_normal((60_000, 4))
     np.save(tmp_path / "x.npy", X)
-    here, there = batches_of(MemorySamples(X), 2000), batches_of(open_samples(tmp_path / "x.npy"), 2000)
+    here, there = batches_of(ArrayDataset(X), 2000), batches_of(open_samples(tmp_path / "x.npy"), 2000)
     for _ in range(3):
-        np.testing.assert_array_equal(here.sum_over(RowSum()), there.sum_over(RowSum()))
+        np.testing.assert_array_equal(here.sum(RowSum()), there.sum(RowSum()))
 
 
 def test_a_file_is_drawn_from_once(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", numbered(60_000))
     samples = open_samples(tmp_path / "x.npy")
     drawn = []
-    rows = type(samples).rows
-    monkeypatch.setattr(type(samples), "rows", lambda self, index: drawn.append(len(index)) or rows(self, index))
-    growing = Growth(samples, np.random.default_rng(0))
+    rows = type(samples).take
+    monkeypatch.setattr(type(samples), "take", lambda self, index: drawn.append(len(index)) or rows(self, index))
+    growing = Subsampler(samples, np.random.default_rng(0))
     for size in (2000, 4000):
         for _ in range(3):
-            growing.batches(size).sum_over(RowSum())
+            growing.batches(size).sum(RowSum())
     assert growing.level(3000).n_samples == 3000
     assert drawn == [60_000]
 
@@ -67,8 +67,8 @@ def test_a_file_is_drawn_from_once(tmp_path, monkeypatch):
 def test_batches_draw_uniformly():
     """Each batch of b from r numbers has mean r/2 with standard deviation r sqrt((1/b - 1/r) / 12)."""
     r, b = 60_000, 2000
-    batches = batches_of(MemorySamples(numbered(r)), b)
-    means = np.array([batches.sum_over(RowSum())[0] / b for _ in range(30)])
+    batches = batches_of(ArrayDataset(numbered(r)), b)
+    means = np.array([batches.sum(RowSum())[0] / b for _ in range(30)])
     deviation = r * np.sqrt((1 / b - 1 / r) / 12)
     assert np.max(np.abs(means - r / 2)) < 4 * deviation
     assert 0.6 * deviation < np.std(means) < 1.4 * deviation
@@ -76,8 +76,8 @@ def test_batches_draw_uniformly():
 
 def test_levels_hold_each_other_and_end_with_all():
     X = numbered(60_000)
-    samples = MemorySamples(X)
-    growing = Growth(samples, np.random.default_rng(0))
+    samples = ArrayDataset(X)
+    growing = Subsampler(samples, np.random.default_rng(0))
     assert growing.sizes == [1000, 3000, 9000, 27_000]
     held = [set(growing.level(size).X[:, 0]) for size in growing.sizes]
     assert all(small < large for small, large in itertools.pairwise(held))
@@ -86,16 +86,16 @@ def test_levels_hold_each_other_and_end_with_all():
 
 @pytest.mark.parametrize(("r", "n"), [(2999, 100), (30_000, 4)])
 def test_few_samples_are_looked_at_whole(r, n):
-    samples = MemorySamples(np.zeros((r, n)))
-    assert Growth(samples, np.random.default_rng(0)).begun() is samples
+    samples = ArrayDataset(np.zeros((r, n)))
+    assert Subsampler(samples, np.random.default_rng(0)).begin() is samples
 
 
 def test_copies_are_bounded(monkeypatch):
-    monkeypatch.setattr(growth, "MOST_BYTES", 3000 * 4 * 8)
-    growing = Growth(MemorySamples(numbered(60_000)), np.random.default_rng(0))
+    monkeypatch.setattr(subsampler, "MOST_BYTES", 3000 * 4 * 8)
+    growing = Subsampler(ArrayDataset(numbered(60_000)), np.random.default_rng(0))
     assert len(growing.order) == growing.most == 3000
     assert growing.batches(1501) is None
-    assert isinstance(growing.batches(1500), Batches)
+    assert isinstance(growing.batches(1500), Minibatches)
 
 
 def test_batches_find_what_as_many_fixed_samples_do_not():
@@ -110,7 +110,7 @@ def test_batches_find_what_as_many_fixed_samples_do_not():
 
 def sums_of(Z):
     magnitude, z2 = np.sum(np.abs(Z), axis=0), np.sum(Z * Z, axis=0)
-    return Sums(len(Z), z2=z2, extra={"magnitude": magnitude})
+    return Statistics(len(Z), z2=z2, extra={"magnitude": magnitude})
 
 
 def test_the_sparsity_of_gaussian_codes_is_standard_normal(rng):
@@ -125,16 +125,16 @@ def test_the_sparsity_of_gaussian_codes_is_standard_normal(rng):
 
 def test_starts_are_compared_on_samples_that_no_batch_has_seen():
     X = numbered(40_000)
-    growing = Growth(MemorySamples(X), np.random.default_rng(0), several=True)
+    growing = Subsampler(ArrayDataset(X), np.random.default_rng(0), several=True)
     batches, held_out = growing.batches(2000), growing.held_out()
-    seen = np.concatenate([batches._batch(number).rows(np.arange(2000))[:, 0] for number in range(50)])
-    judged = held_out.rows(np.arange(held_out.n_samples))[:, 0]
+    seen = np.concatenate([batches._batch(number).take(np.arange(2000))[:, 0] for number in range(50)])
+    judged = held_out.take(np.arange(held_out.n_samples))[:, 0]
     assert len(judged) == growing.first
     assert not np.intersect1d(seen, judged).size
 
 
 def test_one_start_leaves_no_samples_out():
-    growing = Growth(MemorySamples(numbered(40_000)), np.random.default_rng(0))
+    growing = Subsampler(ArrayDataset(numbered(40_000)), np.random.default_rng(0))
     assert len(growing.batches(2000).order) == 40_000
 
 
@@ -142,13 +142,13 @@ def test_the_start_that_is_kept_is_the_best_on_all_samples(monkeypatch):
     """By what each start saw last, the first would be kept, which has the lowest objective of the four."""
     X, _, _ = make_bernoulli_gaussian(10_000, 32, density=0.3, noise_std=0.2, random_state=8)
     ends = {}
-    score = QuickRoad._score
+    score = Schedule._score
 
     def noted(road, end):
         ends[end.iterations[-1].start] = float(np.mean(np.abs(X @ to_numpy(end.A).T) ** 3))
         return score(road, end)
 
-    monkeypatch.setattr(QuickRoad, "_score", noted)
+    monkeypatch.setattr(Schedule, "_score", noted)
     model = LpDictionaryLearning(n_init=4, random_state=8, refine=None).fit(X)
     objectives = np.array([ends[start] for start in range(4)])
     assert objectives.min() < 0.996 * objectives.max()  # so that there is something to choose

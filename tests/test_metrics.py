@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from elldict import metrics
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 
 import elldict
-from elldict import LpDictionaryLearning, model_file
-from elldict.model_file import ModelFileError
+from elldict import LpDictionaryLearning
+from elldict import persistence as model_file
+from elldict.persistence import ModelFileError
 
 
 @pytest.fixture
@@ -43,13 +44,13 @@ def test_a_model_survives_saving(model, saved, easy):
 
 
 def test_names_survive_and_generators_do_not(easy, tmp_path):
-    frame = pd.DataFrame(easy[0], columns=list("abcdefghijkl"))
-    model = LpDictionaryLearning(np.int64(3), p=np.float32(3), random_state=np.random.default_rng(0)).fit(frame)
+    whitening = pd.DataFrame(easy[0], columns=list("abcdefghijkl"))
+    model = LpDictionaryLearning(np.int64(3), p=np.float32(3), random_state=np.random.default_rng(0)).fit(whitening)
     model.save(tmp_path / "m.npz")
     again = elldict.load(tmp_path / "m.npz")
     assert list(again.feature_names_in_) == list("abcdefghijkl")
     assert again.random_state is None
-    np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
+    np.testing.assert_array_equal(again.transform(whitening), model.transform(whitening))
 
 
 def test_numpy_reads_the_arrays(saved, model):

@@ -12,7 +12,7 @@ import pytest
 
 from elldict import LpDictionaryLearning
 from elldict.metrics import match_atoms
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 from experiments import peers
 from experiments.peers.manifolds import SmoothedL1, riemannian_step
 from experiments.peers.orthonormal import keep_largest

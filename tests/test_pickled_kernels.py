@@ -6,30 +6,29 @@ import numpy as np
 import pytest
 from helpers import prepared
 
-from elldict.coding import CodeKernel, SoftThreshold, likelihood_coder
-from elldict.samples.survey import SpreadKernel
-from elldict.solver.code_model import CodeModel
-from elldict.solver.contrasts import BernoulliGaussian, Both, Lp, SparseCorruption
-from elldict.solver.messages import CorruptedModel, scheduled
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.sums import SumKernel
-from elldict.solver.terms import Needs
+from elldict.data.statistics import StatisticsKernel
+from elldict.solver.amp import CorruptionLaw, compute_schedule
+from elldict.solver.corruption import SparseCorruption
+from elldict.solver.directions import random_orthonormal
+from elldict.solver.objective import EvaluationKernel, Lp, Quantities, WithSecondary
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
+from elldict.transform import CodeKernel, SoftThreshold, likelihood_coder
 
 
 def kernels(X, A):
     m = len(A)
-    model = CodeModel(np.full(m, 0.2), np.ones(m), 0.01)
-    law = CorruptedModel.guess(m, 1e-18)
-    need = Needs.GRADIENT | Needs.MOMENTS
-    likelihood = BernoulliGaussian(model)
-    yield SpreadKernel("float64")
-    for contrast in (
+    model = SpikeSlab(np.full(m, 0.2), np.ones(m), 0.01)
+    law = CorruptionLaw.guess(m, 1e-18)
+    quantities = Quantities.GRADIENT | Quantities.MOMENTS
+    likelihood = SpikeSlabLikelihood(model)
+    yield StatisticsKernel("float64")
+    for objective in (
         Lp(3.0),
         likelihood,
-        Both(likelihood, Lp(3.0)),
-        SparseCorruption(model, law, scheduled(X[:256], A, law).rounds),
+        WithSecondary(likelihood, Lp(3.0)),
+        SparseCorruption(model, law, compute_schedule(X[:256], A, law).rounds),
     ):
-        yield SumKernel(contrast, A, None, 1.0, need, "float64")
+        yield EvaluationKernel(objective, A, None, 1.0, quantities, "float64")
     yield CodeKernel(A, np.zeros(m), SoftThreshold(0.1), "float64", "float64")
     rows, rule = likelihood_coder(A, np.empty((0, m)), (np.full(m, 0.2), np.ones(m), 0.1), 1.0)
     yield CodeKernel(rows, np.zeros(m), rule, "float64", "float64")
@@ -40,9 +39,9 @@ def test_pickled_after_use_a_kernel_does_the_same(easy, number):
     X = easy[0][:500]
     A = random_orthonormal(12, 12, np.random.default_rng(0))
     kernel = list(kernels(X, A))[number]
-    space = prepared(X)[0].space
-    expected = kernel.bind(space)(X)  # whatever a kernel remembers of a space must not be in the way
-    found = pickle.loads(pickle.dumps(kernel)).bind(space)(X)
+    backend = prepared(X)[0].backend
+    expected = kernel.bind(backend)(X)  # whatever a kernel remembers of a space must not be in the way
+    found = pickle.loads(pickle.dumps(kernel)).bind(backend)(X)
     if isinstance(expected, np.ndarray):
         np.testing.assert_array_equal(found, expected)
         return

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from elldict.kernels import host
-from elldict.solver.polar import polar, random_orthonormal
+from elldict.backend import base as host
+from elldict.solver.directions import polar, random_orthonormal
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8, 1e15])

@@ -7,9 +7,9 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from elldict.data.file import Prefetcher
+from elldict.data.npy import memmap_reader, npy_reader
 from elldict.exceptions import SamplesChangedError, SamplesFileError
-from elldict.samples.ahead import ReadAhead
-from elldict.samples.npy import memmap_reader, npy_reader
 
 SHAPE = (103, 5)
 
@@ -65,7 +65,7 @@ def test_readers_can_be_pickled_and_read_by_many_threads(tmp_path, X):
 
 def test_place_is_the_byte_at_which_a_sample_begins(tmp_path, X):
     path = saved(tmp_path, X)
-    byte = int(npy_reader(path).place(17).rsplit(" ", 1)[1])
+    byte = int(npy_reader(path).locate(17).rsplit(" ", 1)[1])
     assert np.frombuffer(path.read_bytes()[byte : byte + 8])[0] == X[17, 0]
 
 
@@ -200,10 +200,10 @@ def test_nobody_waits_for_rows_that_are_not_read_any_more(tmp_path, rng):
     np.save(tmp_path / "samples.npy", rng.standard_normal((1000, 4)))
     reader = npy_reader(tmp_path / "samples.npy")
     with ThreadPoolExecutor(1) as pool:
-        with ReadAhead(reader, 100) as ahead:
-            held = [ahead.rows(100 * k, 100 * k + 100) for k in range(3)]
+        with Prefetcher(reader, 100) as ahead:
+            held = [ahead.take(100 * k, 100 * k + 100) for k in range(3)]
             for rows in held:
                 rows.__enter__()  # all memory is in use, so that the fourth block cannot be read
-            waiting = pool.submit(lambda: ahead.rows(300, 400).__enter__())
+            waiting = pool.submit(lambda: ahead.take(300, 400).__enter__())
         with pytest.raises(CancelledError):
             waiting.result(timeout=60)

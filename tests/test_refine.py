@@ -9,9 +9,8 @@ import elldict
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.steps import IdleStep, PairwiseNewton
-from elldict.solver.sums import Sums
+from elldict.solver.directions import IdleStep, PairwiseNewton, polar, random_orthonormal
+from elldict.solver.objective import Statistics
 from elldict.theory import cramer_rao_bound, expected_error
 from elldict.theory.accuracy import CodeMoments, atom_errors
 
@@ -198,13 +197,13 @@ def test_the_idle_step_finds_an_atom_that_all_others_hide():
     idle = np.stack([X[codes[:, i] == 0].T @ X[codes[:, i] == 0] for i in range(10)])
     rng = np.random.default_rng(0)
     near = polar(dictionary + 0.1 * rng.standard_normal((10, 10)))
-    moved = IdleStep(1e-15)(Sums(weight=300.0, idle=idle), near)
+    moved = IdleStep(1e-15)(Statistics(weight=300.0, inactive=idle), near)
     np.testing.assert_allclose(moved, dictionary, atol=1e-9)
 
 
 def test_the_idle_step_leaves_an_atom_that_no_sample_spares():
     A = random_orthonormal(4, 4, np.random.default_rng(0))
-    np.testing.assert_allclose(IdleStep(1e-15)(Sums(weight=1.0, idle=np.zeros((4, 4, 4))), A), A, atol=1e-12)
+    np.testing.assert_allclose(IdleStep(1e-15)(Statistics(weight=1.0, inactive=np.zeros((4, 4, 4))), A), A, atol=1e-12)
 
 
 def test_annealed_exponents_are_stages_of_one_history(easy):
@@ -252,11 +251,11 @@ def test_pairwise_newton_is_newtons_step_for_two_atoms():
     A = rotation(0.05)
     Z = Y @ A.T
     g = Z * np.abs(Z)
-    sums = Sums(weight=4000.0, G=g.T @ Y, slope=np.sum(2 * np.abs(Z), axis=0), z2=np.sum(Z**2, axis=0))
+    stats = Statistics(weight=4000.0, G=g.T @ Y, slope=np.sum(2 * np.abs(Z), axis=0), z2=np.sum(Z**2, axis=0))
     h = 1e-4
     first = (objective(0.05 + h) - objective(0.05 - h)) / (2 * h)
     second = (objective(0.05 + h) - 2 * objective(0.05) + objective(0.05 - h)) / h**2
-    moved = PairwiseNewton()(sums, A)
+    moved = PairwiseNewton()(stats, A)
     # the pairwise curvature takes E[g'(z_i) z_j^2] for E g' E z^2, true for independent codes at the maximum
     assert np.arctan2(moved[1, 0], moved[1, 1]) - 0.05 == pytest.approx(-first / second, rel=0.2)
     np.testing.assert_allclose(moved @ moved.T, np.eye(2), atol=1e-12)

@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 from experiments.reproduction import images
 from experiments.reproduction.cells import METHODS, make_cell
 from experiments.reproduction.figures.figure3 import Run, population_cell

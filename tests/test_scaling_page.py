@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
-from elldict.samples import base
-from elldict.samples.npy import npy_reader
+from elldict.data import dataset as base
+from elldict.data.npy import npy_reader
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.scaling import tables
 from experiments.harness.store import Store

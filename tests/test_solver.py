@@ -7,14 +7,10 @@ import numpy as np
 import pytest
 from helpers import one_step, plain_power_step, prepared, run_from, sums_at
 
-from elldict.kernels.generic import FreshWork
-from elldict.kernels.host import BufferedWork
-from elldict.solver.contrasts import Linear, Lp, power
-from elldict.solver.loop import distance
-from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.stage import precision_for
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs, Terms
+from elldict.backend.base import BufferedWork, FreshWork
+from elldict.solver.directions import polar, random_orthonormal
+from elldict.solver.loop import distance, precision_for
+from elldict.solver.objective import LinearCodes, Lp, Quantities, Terms, evaluate, power
 
 
 @pytest.mark.parametrize("p", [2.2, 2.5, 3, 3.5, 4, 5, 6.7, 8, 20])
@@ -29,7 +25,7 @@ def test_gradient_is_the_derivative_of_the_objective(p, rng):
 @pytest.mark.parametrize("p", [2.2, 3, 4, 5.5])
 def test_contrast_terms_are_derivatives_of_each_other(p):
     z, h = np.linspace(-3, 3, 40)[:, None], 1e-6
-    at = {shift: Lp(p).terms(z + shift, Needs.MOMENTS, FreshWork(), np) for shift in (-h, 0.0, h)}
+    at = {shift: Lp(p).terms(z + shift, Quantities.MOMENTS, FreshWork(), np) for shift in (-h, 0.0, h)}
     value = {shift: at[shift].g * (z + shift) for shift in (-h, h)}  # F = g z
     np.testing.assert_allclose((value[h] - value[-h]) / (2 * h), p * at[0.0].g, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose((at[h].g - at[-h].g) / (2 * h), at[0.0].slope.expanded(), rtol=1e-5, atol=1e-8)
@@ -59,27 +55,29 @@ def test_one_step_is_algorithm_2(p, m, rng):
 
 def test_moments_are_those_of_the_codes(easy, rng):
     X, A = easy[0], random_orthonormal(5, 12, rng)
-    sums = sums_at(X, A, 3.5, Needs.MOMENTS, tile_rows=999)
+    stats = sums_at(X, A, 3.5, Quantities.MOMENTS, tile_rows=999)
     Z = X @ A.T / np.sqrt(np.mean(X**2))
-    assert sums.weight == len(X)
-    np.testing.assert_allclose(sums.value, np.sum(np.abs(Z) ** 3.5, axis=0))
-    np.testing.assert_allclose(sums.slope, np.sum(2.5 * np.abs(Z) ** 1.5, axis=0))
-    np.testing.assert_allclose(sums.g2, np.sum(np.abs(Z) ** 5, axis=0))
-    np.testing.assert_allclose(sums.z2, np.sum(Z**2, axis=0))
-    np.testing.assert_allclose(sums.extra["magnitude"], np.sum(np.abs(Z), axis=0))
-    assert sums.G is None
+    assert stats.weight == len(X)
+    np.testing.assert_allclose(stats.value, np.sum(np.abs(Z) ** 3.5, axis=0))
+    np.testing.assert_allclose(stats.slope, np.sum(2.5 * np.abs(Z) ** 1.5, axis=0))
+    np.testing.assert_allclose(stats.g2, np.sum(np.abs(Z) ** 5, axis=0))
+    np.testing.assert_allclose(stats.z2, np.sum(Z**2, axis=0))
+    np.testing.assert_allclose(stats.extra["magnitude"], np.sum(np.abs(Z), axis=0))
+    assert stats.G is None
 
 
 def test_value_from_the_gradient_equals_the_value(easy, rng):
     A = random_orthonormal(5, 12, rng)
-    quick, full = (sums_at(easy[0] + 3, A, 3, need, center=True) for need in (Needs.GRADIENT, Needs.MOMENTS))
+    quick, full = (
+        sums_at(easy[0] + 3, A, 3, quantities, center=True) for quantities in (Quantities.GRADIENT, Quantities.MOMENTS)
+    )
     np.testing.assert_allclose(quick.value, full.value, rtol=1e-12)
 
 
 def test_centred_and_whitened_sums_are_those_of_rewritten_data(rng):
     X = rng.standard_normal((500, 6)) ** 3 @ rng.standard_normal((6, 6)) + 10 * rng.standard_normal(6)
-    _, frame = prepared(X, center=True, whiten=True)
-    white = (X - X.mean(axis=0)) @ (frame.unit * frame.inner).T
+    _, whitening = prepared(X, center=True, whiten=True)
+    white = (X - X.mean(axis=0)) @ (whitening.unit * whitening.to_white).T
     np.testing.assert_allclose(white.T @ white / len(X), np.eye(6), atol=1e-10)
     A = random_orthonormal(6, 6, rng)
     Z = white @ A.T
@@ -90,10 +88,10 @@ def test_centred_and_whitened_sums_are_those_of_rewritten_data(rng):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_float32_products_keep_float64_sums(dtype, easy):
     X = easy[0].astype(dtype)
-    sums = sums_at(X, np.eye(12), precision=dtype)
-    assert sums.G.dtype == np.float64
+    stats = sums_at(X, np.eye(12), precision=dtype)
+    assert stats.G.dtype == np.float64
     np.testing.assert_allclose(
-        sums.G, sums_at(easy[0], np.eye(12)).G, rtol=1e-5 if dtype == "float32" else 1e-12, atol=1e-3
+        stats.G, sums_at(easy[0], np.eye(12)).G, rtol=1e-5 if dtype == "float32" else 1e-12, atol=1e-3
     )
 
 
@@ -134,10 +132,10 @@ def test_fault_16_a_step_that_lowers_the_objective_is_replaced_by_the_plain_step
     start = random_orthonormal(12, 12, rng)
     calls = []
 
-    def spoiled(sums, A):
+    def spoiled(stats, A):
         """The power step, except that every third one runs away from the maximum."""
         calls.append(A)
-        good = polar(sums.G)
+        good = polar(stats.G)
         return good if len(calls) % 3 else random_orthonormal(12, 12, np.random.default_rng(len(calls)))
 
     solution, history = run_from(easy[0], start, step=spoiled, tol=1e-7, max_iter=200)
@@ -145,7 +143,7 @@ def test_fault_16_a_step_that_lowers_the_objective_is_replaced_by_the_plain_step
     objective = np.array([iteration.objective for iteration in history])
     assert np.all(np.diff(objective) >= -1e-11 * objective[1:])
     assert solution.converged
-    assert solution.objective == pytest.approx(plain.objective, rel=1e-10)
+    assert solution.value == pytest.approx(plain.value, rel=1e-10)
     assert history[-1].passes > len(history)  # looking at a rejected step is counted
 
 
@@ -156,24 +154,25 @@ def test_fault_16_the_last_step_is_not_trusted_unseen(easy, rng, by):
     away = random_orthonormal(12, 12, rng)
     steps = []
 
-    def spoiled(sums, A):
+    def spoiled(stats, A):
         steps.append(A)
-        return away if len(steps) == 8 else polar(sums.G)
+        return away if len(steps) == 8 else polar(stats.G)
 
     how = {"max_iter": 8} if by == "max_iter" else {"callback": lambda it: it.iteration == 8}
     solution, history = run_from(easy[0], start, step=spoiled, **how)
-    assert solution.objective == pytest.approx(history[-1].objective)
+    assert solution.value == pytest.approx(history[-1].objective)
 
 
 def test_a_contrast_may_leave_its_value_to_the_product_of_g_and_z(easy):
     @dataclass(frozen=True)
-    class Cubic(Linear):
-        def terms(self, Z, need, work, xp):
+    class Cubic(LinearCodes):
+        def terms(self, Z, quantities, work, xp):
             return Terms(g=Z * abs(Z), slope=2 * abs(Z))
 
-    samples, frame = prepared(easy[0])
+    samples, whitening = prepared(easy[0])
     one, two = (
-        measure(samples, frame, contrast, np.eye(12), Needs.MOMENTS, "float64").value for contrast in (Cubic(), Lp(3))
+        evaluate(samples, whitening, objective, np.eye(12), Quantities.MOMENTS, "float64").value
+        for objective in (Cubic(), Lp(3))
     )
     np.testing.assert_allclose(one, two)
 

@@ -17,8 +17,8 @@ from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import match_atoms, recovery_error
-from elldict.solver.stream import Stream, kept
-from elldict.streaming import Collection, enough
+from elldict.online import WarmupBuffer, enough
+from elldict.solver.online import Stream, kept
 from elldict.theory import cramer_rao_bound, expected_error
 
 N = 16
@@ -201,8 +201,8 @@ def test_what_is_forgotten(half_life, noisy):
     weights = np.append(np.full(1000, kept(6000, half_life)), [kept(age, half_life) for age in ages])
     assert stream.weight == pytest.approx(np.sum(weights))
     assert stream.effective_samples == pytest.approx(np.sum(weights) ** 2 / np.sum(weights**2))
-    assert stream.lp.sums.weight == pytest.approx(stream.weight)
-    assert stream.cloud.weight == pytest.approx(stream.weight)
+    assert stream.lp.stats.weight == pytest.approx(stream.weight)
+    assert stream.running.weight == pytest.approx(stream.weight)
     if half_life == 100.0:  # the sum of a geometric series, by batches of 50
         assert stream.weight == pytest.approx(50 / (1 - 0.5**0.5), rel=1e-6)
         assert stream.effective_samples == pytest.approx(2 * half_life / math.log(2), rel=0.02)
@@ -211,13 +211,13 @@ def test_what_is_forgotten(half_life, noisy):
 def test_mean_and_covariance_are_those_of_weighted_samples():
     X, _, _ = make_bernoulli_gaussian(6000, 5, density=0.5, random_state=0)
     X = X + 3
-    cloud = streamed(X, 500, half_life=2000.0, center=True, refine=None)._state.stream.cloud
+    running = streamed(X, 500, half_life=2000.0, center=True, refine=None)._state.stream.running
     weights = np.repeat(0.5 ** (np.arange(5000, -1, -500) / 2000.0), 500)[-5000:]
     weights = np.append(np.full(1000, kept(5000, 2000.0)), weights)
     mean = np.average(X, axis=0, weights=weights)
-    np.testing.assert_allclose(cloud.mean * cloud.unit, mean, rtol=1e-10)
+    np.testing.assert_allclose(running.mean * running.unit, mean, rtol=1e-10)
     expected = np.cov(X.T, aweights=weights, ddof=0)
-    np.testing.assert_allclose(cloud.covariance * cloud.unit**2, expected, atol=1e-10)
+    np.testing.assert_allclose(running.covariance * running.unit**2, expected, atol=1e-10)
 
 
 def drifting(speed, half_life, noise_std=0.2, n_batches=50, size=1000, n=N):
@@ -313,7 +313,7 @@ def test_a_model_from_a_file_has_no_stream(model, noisy, tmp_path):
 def test_a_fit_ends_a_stream(noisy):
     X, _ = noisy
     model = LpDictionaryLearning(random_state=0).partial_fit(X[:50])
-    assert isinstance(model._state, Collection)
+    assert isinstance(model._state, WarmupBuffer)
     model.fit(X[:4000])
     np.testing.assert_array_equal(model.components_, LpDictionaryLearning(random_state=0).fit(X[:4000]).components_)
 

@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from elldict.samples.fold import folded
-from elldict.samples.stretch import Grid, Node, Rows, Stretching, whole_sum
+from elldict.data.dask_tasks import Grid, Node, Rows, Stretching, whole_sum
+from elldict.data.dataset import tree_sum
 
 
 class Trace:
@@ -40,7 +40,7 @@ def joined(grid, stretches):
 
 def expected(grid, Y):
     bounds = range(0, grid.n_samples, grid.tile_rows)
-    return folded(visit(Y[start : start + grid.tile_rows]) for start in bounds).text
+    return tree_sum(visit(Y[start : start + grid.tile_rows]) for start in bounds).text
 
 
 @pytest.mark.parametrize(("n", "tile_rows"), [(1, 1), (10, 3), (64, 4), (101, 7), (50, 50), (37, 1)])

@@ -5,17 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
-from elldict.samples.base import rows_per_tile, tile_bounds
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import survey
-from elldict.solver.polar import random_orthonormal
+from elldict.data.dataset import ArrayDataset, rows_per_tile, tile_bounds
+from elldict.data.statistics import compute_statistics
+from elldict.solver.directions import random_orthonormal
 
 
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("tile_rows", [1, 7, 300, 301])
 def test_spread_is_the_covariance(center, tile_rows, rng):
     X = rng.standard_normal((300, 5)) @ rng.standard_normal((5, 5)) + [1, 2, 3, 4, 1e6]
-    found = survey(MemorySamples(X, tile_rows), center=center, precise=True)
+    found = compute_statistics(ArrayDataset(X, tile_rows), center=center, precise=True)
     expected = np.cov(X.T, bias=True) if center else X.T @ X / 300
     np.testing.assert_allclose(found.scatter * found.unit**2, expected, rtol=1e-9, atol=1e-9 * np.max(expected))
     np.testing.assert_allclose(found.mean, X.mean(axis=0), rtol=1e-13)
@@ -24,14 +23,14 @@ def test_spread_is_the_covariance(center, tile_rows, rng):
 def test_a_large_mean_costs_no_digits(rng):
     """Relative to the mean the spread is 1e-8: a sum of raw squares would lose every digit of it."""
     noise = rng.standard_normal((1000, 3))
-    found = survey(MemorySamples(noise + 1e8, 100), center=True, precise=True)
+    found = compute_statistics(ArrayDataset(noise + 1e8, 100), center=True, precise=True)
     np.testing.assert_allclose(found.scatter * found.unit**2, np.cov(noise.T, bias=True), atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-12, 1.0, 1e12, 1e300])
 def test_rank_and_condition_do_not_depend_on_scale(scale, rng):
     X = rng.standard_normal((200, 4)) @ rng.standard_normal((4, 6))
-    one, other = (survey(MemorySamples(X * s), center=False, precise=True) for s in (1.0, scale))
+    one, other = (compute_statistics(ArrayDataset(X * s), center=False, precise=True) for s in (1.0, scale))
     assert one.rank == other.rank == 4
     assert other.condition_number == pytest.approx(one.condition_number)
     assert other.rms * other.unit == pytest.approx(one.rms * one.unit * scale)
@@ -40,22 +39,22 @@ def test_rank_and_condition_do_not_depend_on_scale(scale, rng):
 @pytest.mark.parametrize(("dtype", "precise"), [("float32", True), ("float32", False), ("float64", True)])
 def test_rounding_is_not_taken_for_rank(dtype, precise, rng):
     X = (rng.standard_normal((500, 10)) @ rng.standard_normal((10, 30))).astype(dtype)
-    assert survey(MemorySamples(X), center=False, precise=precise).rank == 10
+    assert compute_statistics(ArrayDataset(X), center=False, precise=precise).rank == 10
 
 
 def test_full_rank_is_seen_through_a_large_condition_number(rng):
     X = rng.standard_normal((500, 10)) * np.geomspace(1, 1e-5, 10)
-    assert survey(MemorySamples(X), center=False, precise=True).rank == 10
+    assert compute_statistics(ArrayDataset(X), center=False, precise=True).rank == 10
 
 
 @pytest.mark.parametrize("n", [2, 8, 30])
 @pytest.mark.parametrize("condition", [1.0, 5.0, 50.0, 1e4])
 def test_the_quick_test_of_the_condition_number_is_never_wrong(n, condition, rng):
     X = (rng.standard_normal((4000, n)) * np.geomspace(1, condition**-0.5, n)) @ random_orthonormal(n, n, rng)
-    found = survey(MemorySamples(X), center=False, precise=True)
+    found = compute_statistics(ArrayDataset(X), center=False, precise=True)
     exact = found.eigenvalues[0] / found.eigenvalues[-1]
-    assert not found.surely_conditioned(0.999 * exact)
-    assert found.surely_conditioned(1.001 * np.sqrt(n) * exact)  # row sums are at most so much above eigenvalues
+    assert not found.is_well_conditioned(0.999 * exact)
+    assert found.is_well_conditioned(1.001 * np.sqrt(n) * exact)  # row sums are at most so much above eigenvalues
     assert found.rank == n
 
 

@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from elldict import LpDictionaryLearning
-from elldict.kernels import threads
+from elldict.backend import threads
 
 
 class FakeBlas:
@@ -47,19 +47,19 @@ def test_results_come_in_order_and_every_thread_has_its_own_worker(blas):
         made.append(threading.get_ident())
         return lambda job: (job**2, threading.get_ident())
 
-    results = list(threads.in_order(make_worker, range(200)))
+    results = list(threads.map_in_order(make_worker, range(200)))
     assert [square for square, _ in results] == [job**2 for job in range(200)]
     assert len(made) == len(set(made)) <= 4
     assert {thread for _, thread in results} <= set(made)
 
 
 def test_one_job_needs_no_threads(blas):
-    assert list(threads.in_order(lambda: lambda job: threading.get_ident(), [0])) == [threading.get_ident()]
+    assert list(threads.map_in_order(lambda: lambda job: threading.get_ident(), [0])) == [threading.get_ident()]
 
 
 def test_an_error_in_a_thread_is_raised(blas):
     with pytest.raises(ZeroDivisionError):
-        list(threads.in_order(lambda: lambda job: 1 // job, [1, 0, 1]))
+        list(threads.map_in_order(lambda: lambda job: 1 // job, [1, 0, 1]))
     assert blas.n_threads == 4
 
 

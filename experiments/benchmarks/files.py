@@ -27,15 +27,12 @@ import numpy as np
 
 import elldict
 from elldict import LpDictionaryLearning
-from elldict.kernels.threads import one_blas_thread
+from elldict.backend.threads import one_blas_thread
+from elldict.data.dataset import Dataset
+from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import recovery_error
-from elldict.samples.base import Samples
-from elldict.samples.frame import Frame
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
+from elldict.solver.directions import random_orthonormal
+from elldict.solver.objective import Lp, Quantities, evaluate
 from elldict.theory import cramer_rao_bound
 from experiments import ROOT
 
@@ -131,11 +128,11 @@ def seconds_of(job: Callable[[], object]) -> float:
 def compare_rates(path: Path, repeats: int) -> None:
     """Time a pass over the file and one over the same samples in memory, in turns."""
     on_disk, in_memory = elldict.open_samples(path), elldict.open_samples(np.load(path))
-    frame = Frame.of(survey(in_memory, center=False, precise=False), center=False, whiten=False)
+    frame = Whitening.of(compute_statistics(in_memory, center=False, precise=False), center=False, whiten=False)
     A = random_orthonormal(N_FEATURES, N_FEATURES, np.random.default_rng(2))
 
-    def a_pass(samples: Samples) -> Callable[[], object]:
-        return lambda: measure(samples, frame, Lp(3.0), A, Needs.GRADIENT, samples.dtype)
+    def a_pass(samples: Dataset) -> Callable[[], object]:
+        return lambda: evaluate(samples, frame, Lp(3.0), A, Quantities.GRADIENT, samples.dtype)
 
     with one_blas_thread():  # as in a fit
         a_pass(on_disk)(), a_pass(in_memory)()

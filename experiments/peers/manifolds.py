@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 from elldict.validation import check_rng
 from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer, required

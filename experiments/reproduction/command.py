@@ -21,7 +21,7 @@ from rich.console import Console
 from elldict.atomic import write_atomically
 from elldict.command_files import MistakeError
 from elldict.command_printing import make_console, named_file, print_line
-from elldict.samples.device import device_space
+from elldict.data.gpu_stream import find_device
 from experiments.harness.store import DONE, FAILED, Store, StoreError
 from experiments.reproduction.catalogue import EXPERIMENTS
 from experiments.reproduction.cells import Cell
@@ -154,7 +154,7 @@ def _check_device(device: str | None) -> None:
     if device is None:
         return
     try:
-        device_space(device)
+        find_device(device)
     except (ValueError, ImportError) as error:
         raise MistakeError(str(error)) from error
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.backend.base import Array, to_numpy
+from elldict.data.gpu_stream import find_device
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import frobenius_error, sphere_error
-from elldict.samples.device import device_space
-from elldict.solver.polar import random_orthonormal
-from elldict.space import Array, to_numpy
+from elldict.solver.directions import random_orthonormal
 from elldict.theory import population_gradient, population_step
 from experiments.peers.manifolds import riemannian_step
 from experiments.reproduction import images
@@ -56,7 +56,7 @@ def recover(cell: Cell, files: Mapping[str, str]) -> Timed:  # noqa: ARG001
 def recover_on_card(cell: Cell, device: str) -> Timed:
     """The same with samples and fit on a graphics card; seconds are those that pass, the samples being there."""
     X, dictionary, model = _posed(cell)
-    samples = device_space(device).asarray(X, str(X.dtype))
+    samples = find_device(device).asarray(X, str(X.dtype))
     return _recovered(model, samples, dictionary, time.perf_counter)
 
 

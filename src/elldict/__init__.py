@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elldict import datasets, exceptions, metrics, theory
-    from elldict.learning import LpDictionaryLearning, load
-    from elldict.samples.open import open_samples
-    from elldict.solver.result import Iteration
+    from elldict.data.open import open_samples
+    from elldict.estimator import LpDictionaryLearning, load
+    from elldict.result import Iteration
 
 __version__ = "0.1.0"
 
 __all__ = ["Iteration", "LpDictionaryLearning", "datasets", "exceptions", "load", "metrics", "open_samples", "theory"]
 
 _HOMES = {
-    "Iteration": "solver.result",
-    "LpDictionaryLearning": "learning",
-    "load": "learning",
-    "open_samples": "samples.open",
+    "Iteration": "result",
+    "LpDictionaryLearning": "estimator",
+    "load": "estimator",
+    "open_samples": "data.open",
 }
 
 

@@ -33,7 +33,7 @@ from elldict.command_printing import (
 )
 
 if TYPE_CHECKING:
-    from elldict.learning import LpDictionaryLearning
+    from elldict.estimator import LpDictionaryLearning
 
 __all__ = ["app", "main", "run"]
 
@@ -192,7 +192,7 @@ def fit(
     if checkpoint is not None and checkpoint.resolve() in (output.resolve(), data.resolve()):
         raise MistakeError(f"checkpoint {checkpoint} is also the input or the output. Choose another name.")
     exponents = _exponents(p)
-    from elldict.learning import LpDictionaryLearning  # noqa: PLC0415
+    from elldict.estimator import LpDictionaryLearning  # noqa: PLC0415
 
     model = LpDictionaryLearning(
         n_components,
@@ -263,7 +263,7 @@ def info(model: ModelFile) -> None:
 
 
 def _open_model(path: Path) -> LpDictionaryLearning:
-    from elldict.learning import load  # noqa: PLC0415
+    from elldict.estimator import load  # noqa: PLC0415
 
     with _mistakes_named():
         return load(path)

@@ -11,8 +11,8 @@ import numpy as np
 from elldict.atomic import temporary_beside
 
 if TYPE_CHECKING:
-    from elldict.samples.base import Samples
-    from elldict.space import Array, Space
+    from elldict.backend.base import Array, Backend
+    from elldict.data.dataset import Dataset
 
 
 class MistakeError(Exception):
@@ -40,9 +40,9 @@ def check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: 
         raise MistakeError(f"output {path} cannot be written: {error.strerror}.") from error
 
 
-def open_data(path: Path, columns: Sequence[str], block_size: int | None) -> Samples:
+def open_data(path: Path, columns: Sequence[str], block_size: int | None) -> Dataset:
     """Samples of a file, left on disk."""
-    from elldict.samples.open import open_samples  # noqa: PLC0415
+    from elldict.data.open import open_samples  # noqa: PLC0415
 
     column = columns[0] if len(columns) == 1 else list(columns) or None
     return open_samples(path, column=column, block_size=block_size)
@@ -50,15 +50,15 @@ def open_data(path: Path, columns: Sequence[str], block_size: int | None) -> Sam
 
 def share_not_zero(path: Path) -> float:
     """Share of the values in a file that are not zero; read a block at a time, as whoever wrote them did."""
-    from elldict.samples.open import open_samples  # noqa: PLC0415
+    from elldict.data.open import open_samples  # noqa: PLC0415
 
     samples = open_samples(path)
-    return samples.sum_over(NonZeroKernel()) / (samples.n_samples * samples.n_features)
+    return samples.sum(NonZeroKernel()) / (samples.n_samples * samples.n_features)
 
 
 class NonZeroKernel:
     """Number of values that are not zero."""
 
-    def bind(self, space: Space) -> Callable[[Array], int]:  # noqa: ARG002
+    def bind(self, backend: Backend) -> Callable[[Array], int]:  # noqa: ARG002
         """Return the function that counts in one tile."""
         return np.count_nonzero

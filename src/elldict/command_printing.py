@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from elldict.learning import LpDictionaryLearning
+    from elldict.estimator import LpDictionaryLearning
     from elldict.pages.demo import Demo
     from elldict.pages.error_bars import Claim
     from elldict.pages.recovery import Recovery
-    from elldict.solver.result import Callback
+    from elldict.result import Callback
 
 
 def make_console() -> Console:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 from elldict.validation import check_rng
 
 __all__ = ["make_bernoulli_gaussian"]

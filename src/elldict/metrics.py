@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from elldict.space import Array, to_numpy
+from elldict.backend.base import Array, to_numpy
 
 __all__ = ["AtomMatch", "frobenius_error", "match_atoms", "recovery_error", "sphere_error"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from elldict.solver.result import Callback, Iteration
+from elldict.result import Callback, Iteration
 
 
 @contextmanager

@@ -17,16 +17,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_array, validate_data
 
+from elldict.backend.base import NUMPY, Array, Backend, detach, is_foreign, real_dtype
+from elldict.data.dataset import ArrayDataset, Dataset, find_non_finite
+from elldict.data.file import import_optional
+from elldict.data.open import is_dataset, is_source, open_samples
+from elldict.data.statistics import SampleStatistics
 from elldict.exceptions import NoCheckpointWarning
-from elldict.samples.base import Samples, find_misfit
-from elldict.samples.memory import MemorySamples
-from elldict.samples.open import is_samples, is_source, open_samples
-from elldict.samples.packages import needed
-from elldict.samples.survey import Survey
-from elldict.space import HOST, Array, Space, detached, is_foreign, real_dtype
 
 
-def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Samples:
+def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Dataset:
     """Return X as samples; set or check the number and the names of the features.
 
     The kind of X is looked at first: scikit-learn's own check would load a file whole, and turns arrays that it does
@@ -37,7 +36,7 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Samples
     return _checked_array(estimator, X, fitting=fitting, n_least=2)
 
 
-def check_batch(estimator: BaseEstimator, X: Any, *, first: bool) -> MemorySamples:
+def check_batch(estimator: BaseEstimator, X: Any, *, first: bool) -> ArrayDataset:
     """Return X, a batch of a stream, as samples in memory; a single one is enough."""
     if isinstance(X, np.memmap):
         X = np.asarray(X)  # a part of a file, left where it is
@@ -49,11 +48,11 @@ def check_batch(estimator: BaseEstimator, X: Any, *, first: bool) -> MemorySampl
     return _checked_array(estimator, X, fitting=first, n_least=1)
 
 
-def _checked_array(estimator: BaseEstimator, X: Any, *, fitting: bool, n_least: int) -> MemorySamples:
+def _checked_array(estimator: BaseEstimator, X: Any, *, fitting: bool, n_least: int) -> ArrayDataset:
     if is_foreign(X):
         _check_foreign(X, n_least if fitting else 1, 2 if fitting else 1)
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
-        return MemorySamples(detached(X))
+        return ArrayDataset(detach(X))
     _refuse_masked(X)
     X = validate_data(
         estimator,
@@ -67,10 +66,10 @@ def _checked_array(estimator: BaseEstimator, X: Any, *, fitting: bool, n_least: 
     X = np.asarray(X)
     if X.dtype.kind not in "fiub":
         raise ValueError(f"X has dtype {X.dtype}, expected real numbers.")
-    return MemorySamples(X)
+    return ArrayDataset(X)
 
 
-def _checked_source(estimator: BaseEstimator, samples: Samples, *, fitting: bool) -> Samples:
+def _checked_source(estimator: BaseEstimator, samples: Dataset, *, fitting: bool) -> Dataset:
     shape = (samples.n_samples, samples.n_features)
     _check_size(shape, *((2, 2) if fitting else (1, 1)))
     names = getattr(samples, "feature_names", None)
@@ -81,7 +80,7 @@ def _checked_source(estimator: BaseEstimator, samples: Samples, *, fitting: bool
 
 
 def _empty_table(names: Sequence[str]) -> Any:
-    arrow = needed("pyarrow", "files")
+    arrow = import_optional("pyarrow", "files")
     return arrow.Table.from_arrays([arrow.array([], "float64") for _ in names], list(names))
 
 
@@ -98,8 +97,8 @@ def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Arra
             raise ValueError(f"Expected a 2D array of codes, got {codes.ndim}D with shape {codes.shape}.")
     elif is_foreign(codes):
         _check_foreign(codes, 1, 1)
-        codes = Space.of(codes).asarray(detached(codes), real_dtype(codes))
-        if find_misfit(codes, Space.of(codes).xp) is not None:
+        codes = Backend.of(codes).asarray(detach(codes), real_dtype(codes))
+        if find_non_finite(codes, Backend.of(codes).xp) is not None:
             raise ValueError("Codes hold NaN or infinity.")
     else:
         _refuse_masked(codes)
@@ -139,14 +138,14 @@ def check_checkpoint(checkpoint: Any, *, resume: bool) -> None:
 
 def check_same_space(estimator: BaseEstimator, array: Array, fitted: Array, method: str) -> None:
     """Raise if samples come from another array library or device than those of the fit."""
-    if is_samples(array):
-        given = array.space
+    if is_dataset(array):
+        given = array.backend
     else:
-        given = Space.of(array) if is_foreign(array) and not is_source(array) else HOST
-    if given != Space.of(fitted):
+        given = Backend.of(array) if is_foreign(array) and not is_source(array) else NUMPY
+    if given != Backend.of(fitted):
         raise ValueError(
             f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace and device as those "
-            f"passed to fit(): found {given}, expected {Space.of(fitted)}. Convert them first."
+            f"passed to fit(): found {given}, expected {Backend.of(fitted)}. Convert them first."
         )
 
 
@@ -159,9 +158,9 @@ def check_refinement(refine: str | None, *, whiten: bool) -> None:
         )
 
 
-def check_n_components(n_components: int | None, survey: Survey, *, whiten: bool) -> int:
+def check_n_components(n_components: int | None, statistics: SampleStatistics, *, whiten: bool) -> int:
     """Return the number of atoms to learn."""
-    n, k = survey.n_features, survey.rank
+    n, k = statistics.n_features, statistics.rank
     if n_components is None:
         return k if whiten else n
     if n_components > n:

@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from elldict import model_file
+from elldict import persistence as model_file
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.record_file import RecordFile
 
 FIT = """
 import json, sys
 from elldict import LpDictionaryLearning
-from elldict.solver import checkpoint as checkpoints
+from elldict import checkpoint as checkpoints
 data, checkpoint, output, resume, most_bytes, options = sys.argv[1:]
 import numpy as np
 checkpoints.MOST_BYTES = int(most_bytes)

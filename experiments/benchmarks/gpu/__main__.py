@@ -22,21 +22,19 @@ import numpy as np
 import torch
 
 from elldict import LpDictionaryLearning
-from elldict.samples.device import DeviceSamples
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import polar, random_orthonormal
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
-from elldict.space import Space
+from elldict.backend.base import Backend
+from elldict.data.dataset import ArrayDataset
+from elldict.data.gpu_stream import GpuStreamDataset
+from elldict.data.statistics import Whitening
+from elldict.solver.directions import polar, random_orthonormal
+from elldict.solver.objective import Lp, Quantities, evaluate
 from experiments import BENCHMARK_RESULTS
 from experiments.harness.machine import made_by
 from experiments.harness.store import DONE, Record, Store
 from experiments.peers import FastICA
 
 RESULTS = BENCHMARK_RESULTS / "gpu.jsonl"
-MOMENTS = Needs.GRADIENT | Needs.MOMENTS
+MOMENTS = Quantities.GRADIENT | Quantities.MOMENTS
 
 
 def main() -> None:
@@ -252,19 +250,19 @@ def fast_ica(X: Any, dictionary: Any, max_iter: int) -> PeerRun:
 # --- passes -----------------------------------------------------------------------------------------------------------
 
 
-def plain_frame(unit: float) -> Frame:
-    return Frame(unit, None, None, None, whitened=False)
+def plain_frame(unit: float) -> Whitening:
+    return Whitening(unit, None, None, None, whitened=False)
 
 
 def gradient() -> dict[str, Any]:
     """One look at n=1024, r=10^6, with all sums that a step needs, against the card's rate for large matrices."""
     n, r = 1024, 10**6
     X = torch.randn(r, n, device="cuda")
-    samples, card = MemorySamples(X), rates()
-    A = samples.space.asarray(random_orthonormal(n, n, np.random.default_rng(0)), "float64")
+    samples, card = ArrayDataset(X), rates()
+    A = samples.backend.asarray(random_orthonormal(n, n, np.random.default_rng(0)), "float64")
     found: dict[str, Any] = {"n": n, "r": r, "card": card}
     for precision in ("float32", "tfloat32"):
-        seconds = timed(lambda precision=precision: measure(samples, plain_frame(1.0), Lp(3), A, MOMENTS, precision))
+        seconds = timed(lambda precision=precision: evaluate(samples, plain_frame(1.0), Lp(3), A, MOMENTS, precision))
         rate = 4 * n * n * r / seconds / 1e12
         found[precision] = {"ms": 1e3 * seconds, "tflops": rate, "share": rate / card[f"{precision}_tflops"]}
     return found
@@ -277,12 +275,14 @@ def streamed() -> dict[str, Any]:
     block = torch.randn(50_000, n).numpy()
     for start in range(0, r, len(block)):
         X[start : start + len(block)] = block
-    card, space = rates(), Space.of(torch.empty(0, device="cuda"))
-    samples = DeviceSamples(MemorySamples(X), space)
+    card, space = rates(), Backend.of(torch.empty(0, device="cuda"))
+    samples = GpuStreamDataset(ArrayDataset(X), space)
     A = space.asarray(random_orthonormal(n, n, np.random.default_rng(0), space), "float64")
     found: dict[str, Any] = {"n": n, "r": r, "card": card, "gigabytes": X.nbytes / 1e9}
     for precision in ("float32", "tfloat32"):
-        seconds = timed(lambda precision=precision: measure(samples, plain_frame(1.0), Lp(3), A, MOMENTS, precision), 3)
+        seconds = timed(
+            lambda precision=precision: evaluate(samples, plain_frame(1.0), Lp(3), A, MOMENTS, precision), 3
+        )
         copying = X.nbytes / 1e9 / card["host_to_device_gbs"]
         multiplying = 4 * n * n * r / 1e12 / card[f"{precision}_tflops"]
         found[precision] = {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from elldict import LpDictionaryLearning, __version__
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.polar import random_orthonormal
+from elldict.solver.directions import random_orthonormal
 from experiments import BENCHMARK_RESULTS, peers
 from experiments.harness.store import DONE, Record, Store
 

@@ -21,16 +21,13 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 import elldict
+from elldict.backend.threads import one_blas_thread
+from elldict.data.dask import make_dask_dataset
+from elldict.data.dataset import ArrayDataset
+from elldict.data.statistics import StatisticsKernel, Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.kernels.threads import one_blas_thread
-from elldict.samples.cluster import dask_samples
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import SpreadKernel, survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.sums import SumKernel, measure
-from elldict.solver.terms import Needs
+from elldict.solver.directions import random_orthonormal
+from elldict.solver.objective import EvaluationKernel, Lp, Quantities, evaluate
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.scaling.tables import rewrite
 from experiments.harness.machine import busy_share, made_by
@@ -46,12 +43,14 @@ FIT_N, FIT_R = 32, 400_000
 def core_rate(n: int, r: int, repeats: int) -> dict[str, Any]:
     """Floating-point operations that one core does in a second of its time, in an l_p pass over float32 in memory."""
     X, _, _ = make_bernoulli_gaussian(r, n, density=0.2, dtype="float32", random_state=0)
-    samples = MemorySamples(X)
-    frame = Frame.of(survey(samples, center=False, precise=False), center=False, whiten=False)
+    samples = ArrayDataset(X)
+    frame = Whitening.of(compute_statistics(samples, center=False, precise=False), center=False, whiten=False)
     A = random_orthonormal(n, n, np.random.default_rng(0))
-    need = Needs.GRADIENT | Needs.MOMENTS
+    need = Quantities.GRADIENT | Quantities.MOMENTS
     with one_blas_thread():
-        seconds = min(cpu_seconds(lambda: measure(samples, frame, Lp(3.0), A, need, "float32")) for _ in range(repeats))
+        seconds = min(
+            cpu_seconds(lambda: evaluate(samples, frame, Lp(3.0), A, need, "float32")) for _ in range(repeats)
+        )
     return {"n": n, "r": r, "seconds": seconds, "flops_per_second": 4 * n**2 * r / seconds}
 
 
@@ -91,27 +90,27 @@ def overheads(client: Client, repeats: int) -> dict[str, float]:
 
     def seconds(n_tasks: int) -> float:
         X = client.persist(da.zeros((n_tasks * 10, 4), chunks=(10, 4)))
-        samples = dask_samples(X, client, block_size=1)  # a task for each chunk
-        return wall_seconds(lambda: samples.sum_over(SpreadKernel("float64")), repeats)
+        samples = make_dask_dataset(X, client, block_size=1)  # a task for each chunk
+        return wall_seconds(lambda: samples.sum(StatisticsKernel("float64")), repeats)
 
     short, long = seconds(few), seconds(many)
     per_task = (long - short) / (many - few)
     return {"pass": short - few * per_task, "task": per_task}
 
 
-def lp_kernel(n: int) -> SumKernel:
+def lp_kernel(n: int) -> EvaluationKernel:
     A = random_orthonormal(n, n, np.random.default_rng(0))
-    return SumKernel(Lp(3.0), A, None, 1.0, Needs.GRADIENT | Needs.MOMENTS, "float32")
+    return EvaluationKernel(Lp(3.0), A, None, 1.0, Quantities.GRADIENT | Quantities.MOMENTS, "float32")
 
 
 def passes_over(client: Client, path: Path, n_workers: int, repeats: int) -> dict[str, Any]:
     """Seconds of a pass over a file, and bytes that each worker receives from others in it."""
     samples: Any = elldict.open_samples(path, client=client)  # more is asked of it than any source has
     kernel = lp_kernel(samples.n_features)
-    seconds = wall_seconds(lambda: samples.sum_over(kernel), repeats)
+    seconds = wall_seconds(lambda: samples.sum(kernel), repeats)
     client.run(lambda dask_worker: dask_worker.transfer_incoming_log.clear())
     for _ in range(repeats):
-        samples.sum_over(kernel)
+        samples.sum(kernel)
     received = client.run(lambda dask_worker: [(e["total"], len(e["keys"])) for e in dask_worker.transfer_incoming_log])
     total = sum(size for entries in received.values() for size, _ in entries)
     square = 8 * samples.n_features**2

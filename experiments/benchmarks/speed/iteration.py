@@ -18,16 +18,12 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from elldict.backend.threads import one_blas_thread
+from elldict.data.dataset import ArrayDataset
+from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.kernels.threads import one_blas_thread
-from elldict.samples.frame import Frame
-from elldict.samples.memory import MemorySamples
-from elldict.samples.survey import survey
-from elldict.solver.contrasts import Lp
-from elldict.solver.polar import random_orthonormal
-from elldict.solver.steps import power_step
-from elldict.solver.sums import measure
-from elldict.solver.terms import Needs
+from elldict.solver.directions import power_step, random_orthonormal
+from elldict.solver.objective import Lp, Quantities, evaluate
 from experiments import BENCHMARK_RESULTS
 from experiments.harness.machine import made_by
 from experiments.harness.store import DONE, Record, Store
@@ -51,8 +47,8 @@ def rested(job: Callable[[], object]) -> float:
 def compare(n: int, r: int, dtype: str, p: float, repeats: int) -> tuple[float, float, float]:
     """Median milliseconds of the bare products and of an iteration, and the median of their ratios."""
     X, _, _ = make_bernoulli_gaussian(r, n, density=0.3, dtype=dtype, random_state=0)
-    samples = MemorySamples(X)
-    frame = Frame.of(survey(samples, center=False, precise=False), center=False, whiten=False)
+    samples = ArrayDataset(X)
+    frame = Whitening.of(compute_statistics(samples, center=False, precise=False), center=False, whiten=False)
     A = random_orthonormal(n, n, np.random.default_rng(0))
     narrow = A.astype(dtype)
     codes = np.empty((r, n), dtype)
@@ -63,7 +59,7 @@ def compare(n: int, r: int, dtype: str, p: float, repeats: int) -> tuple[float, 
 
     def iteration() -> None:
         with one_blas_thread():  # as in a fit: the cores share the tiles out among themselves
-            power_step(measure(samples, frame, Lp(p), A, Needs.GRADIENT, dtype), A)
+            power_step(evaluate(samples, frame, Lp(p), A, Quantities.GRADIENT, dtype), A)
 
     for warm_up in (bare, iteration):
         warm_up()

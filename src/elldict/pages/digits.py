@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 
+from elldict.estimator import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
-from elldict.learning import LpDictionaryLearning
 
 SIDE = 8
 N_KEPT = 5

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.learning import LpDictionaryLearning
+from elldict.estimator import LpDictionaryLearning
 from elldict.pages.recovery import positive_error
 from elldict.theory import cramer_rao_bound
 

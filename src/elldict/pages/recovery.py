@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.backend.base import to_numpy
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.learning import LpDictionaryLearning
+from elldict.estimator import LpDictionaryLearning
 from elldict.metrics import match_atoms, recovery_error
 from elldict.progress import way_done
-from elldict.solver.result import Iteration
-from elldict.space import to_numpy
+from elldict.result import Iteration
 from elldict.theory import expected_error
 
 PAPER_SETTING = (100, 40_000, 0.3)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import gamma
 
-from elldict.space import Array, Space, to_numpy
+from elldict.backend.base import Array, Backend, to_numpy
 
 __all__ = ["cramer_rao_bound", "expected_error", "gaussian_moment"]
 
@@ -185,7 +185,7 @@ class CodeMoments:
 
     def angle_covariances(self, other: CodeMoments, cross: Array, n_samples: float) -> Array:
         """Covariance (m, m) of the angles under two contrasts; `cross` is E g(z) g_other(z) for each atom."""
-        space = Space.of(self.gz)
+        space = Backend.of(self.gz)
         xp = space.xp
         noise = cross[:, None] * self.z2[None, :]
         signal = self.gz[:, None] * other.gz[None, :]
@@ -202,7 +202,7 @@ def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, uns
 
     `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well.
     """
-    xp = Space.of(moments.gz).xp
+    xp = Backend.of(moments.gz).xp
     variances = moments.angle_variances(n_samples)
     within = xp.sum(xp.maximum(variances, xp.zeros_like(variances)), axis=1)
     if not n_unsought:
@@ -227,7 +227,7 @@ def with_small_sample_correction(errors: Array, n_features: int, n_samples: floa
 
     The mean error b becomes b (1 + 3 n/r + 3 b), and each atom's in proportion.
     """
-    xp = Space.of(errors).xp
+    xp = Backend.of(errors).xp
     mean = float(xp.mean(errors))
     corrected = errors * (1 + 3 * n_features / n_samples + 3 * min(mean, 1.0))
     return xp.minimum(corrected, xp.ones_like(corrected))

@@ -1,0 +1,1 @@
+"""Array libraries and devices: all that differs between them, and nothing else."""

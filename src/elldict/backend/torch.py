@@ -1,0 +1,155 @@
+"""Torch on a graphics card: precision of products, streams, CUDA graphs, and the Triton kernels where installed."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+Array = Any
+
+_precision = threading.RLock()
+"""Torch has one setting for all threads: whoever makes a product holds it."""
+
+
+_own = threading.local()
+"""What a thread keeps from one fit to the next."""
+
+
+@contextmanager
+def products(*, fast: bool) -> Iterator[None]:
+    """Products of float32 numbers in full, or by their first eleven binary digits; the user's setting comes back."""
+    import torch  # noqa: PLC0415
+
+    settings: Any = torch.backends.cuda.matmul
+    with _precision:
+        # torch 2.9 has a new name for the setting, and minds when the old one is used as well
+        new = hasattr(settings, "fp32_precision")
+        name, wanted = ("fp32_precision", "tf32" if fast else "ieee") if new else ("allow_tf32", fast)
+        before = getattr(settings, name)
+        if before == wanted:
+            yield
+            return
+        setattr(settings, name, wanted)
+        try:
+            yield
+        finally:
+            setattr(settings, name, before)
+
+
+def can_capture(device: Any) -> bool:
+    """Whether work can be captured as a CUDA graph: on a card of NVIDIA, off its main stream."""
+    import torch  # noqa: PLC0415
+
+    return torch.version.cuda is not None and torch.cuda.current_stream(device).cuda_stream != 0
+
+
+class Graph:
+    """Work on a card, recorded once. It must ask the card for nothing, and find and leave data in the same place."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        import torch  # noqa: PLC0415
+
+        self._graph = torch.cuda.CUDAGraph()
+        # other threads may ask the card for memory meanwhile
+        self._graph.capture_begin(pool=_memory(), capture_error_mode="thread_local")
+        try:
+            work()
+        finally:
+            self._graph.capture_end()
+
+    def replay(self) -> None:
+        """Do the work."""
+        self._graph.replay()
+
+
+def _memory() -> Any:
+    """Memory that the graphs of a thread share, since they work one after another: to ask for it anew takes long."""
+    import torch  # noqa: PLC0415
+
+    known = _own.__dict__.setdefault("graphs", {})
+    device = torch.cuda.current_device()
+    if device not in known:
+        keeper = torch.cuda.CUDAGraph()  # the memory lives as long as one graph does
+        number = torch.zeros(1, device="cuda")
+        keeper.capture_begin(capture_error_mode="thread_local")
+        number.add_(1)
+        keeper.capture_end()
+        known[device] = (keeper, number)
+    return known[device][0].pool()
+
+
+class Inbox:
+    """A few numbers on their way from the card to the host, in memory that the card can write to."""
+
+    def __init__(self, numbers: Array) -> None:
+        import torch  # noqa: PLC0415
+
+        self._memory = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+        self._stream = torch.cuda.current_stream(numbers.device)
+
+    def send(self, numbers: Array) -> None:
+        """Put numbers on their way."""
+        self._memory.copy_(numbers, non_blocking=True)
+
+    def read(self) -> list[float]:
+        """Wait for the card, and read them."""
+        self._stream.synchronize()
+        values: list[float] = self._memory.tolist()
+        return values
+
+
+@contextmanager
+def own_stream(device: Any) -> Iterator[None]:
+    """Let a fit work on a stream of its own: what is on the main one cannot be captured."""
+    import torch  # noqa: PLC0415
+
+    known = _own.__dict__.setdefault("streams", {})
+    with torch.cuda.device(device):
+        if device not in known:
+            known[device] = torch.cuda.Stream(device)
+        main, own = torch.cuda.current_stream(), known[device]
+        own.wait_stream(main)  # samples may still be on their way
+        try:
+            with torch.cuda.stream(own):
+                yield
+        finally:
+            main.wait_stream(own)
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Kernels for codes Z (b, m), as named in `elldict.backend.triton_kernels`; sums over rows are float64."""
+
+    kernels: Any
+
+    def lp(self, Z: Array, p: float) -> tuple[Array, dict[str, Array]]:
+        """G = |z|^(p-2) z, and sums of weight |z|^(p-2), magnitude |z|, z2 and g2."""
+        result: tuple[Array, dict[str, Array]] = self.kernels.lp_terms(Z, p)
+        return result
+
+    def likelihood(
+        self, Z: Array, offset: Array, rate: Array, p: float | None
+    ) -> tuple[Array, Array | None, dict[str, Array]]:
+        """G = (1 + tanh h) z with h = offset + rate z^2, g of l_p beside it if p is given, and the sums of both.
+
+        Sums: z2, below min(h, 0), logs log(1 + |tanh h|), missing tanh h - 1, bend g z (tanh h - 1), g2; beside:
+        weight, magnitude, beside_g2 and cross, the product of both g.
+        """
+        result: tuple[Array, Array | None, dict[str, Array]] = self.kernels.likelihood_terms(Z, offset, rate, p)
+        return result
+
+
+@functools.cache
+def fused_terms() -> Fused | None:
+    """Kernels, or None where Triton is not installed."""
+    try:
+        import triton  # noqa: F401, PLC0415
+    except ImportError:
+        return None
+    from elldict.backend import triton_kernels  # noqa: PLC0415
+
+    return Fused(triton_kernels)

@@ -1,0 +1,1 @@
+"""Where samples are stored, and one pass over them."""

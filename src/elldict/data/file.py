@@ -1,0 +1,329 @@
+"""Samples in files: readers of rows, prefetching, and the dataset that sums over a reader."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.backend.base import NUMPY, Array, Backend
+from elldict.backend.threads import map_in_order
+from elldict.data.dataset import (
+    ArrayWriter,
+    Kernel,
+    RowWriter,
+    S,
+    make_checked_writer,
+    rows_per_tile,
+    tile_bounds,
+    tree_sum,
+)
+from elldict.exceptions import SamplesChangedError, SamplesFileError
+
+
+def import_optional(module: str, extra: str) -> Any:
+    """Import a package, or say how it is installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise  # it is there, and lacks something itself
+        raise ImportError(f"{package} is needed for this: pip install 'elldict[{extra}]'", name=package) from error
+
+
+class Reader(Protocol):
+    """Rows of a file or a folder of files, as real numbers.
+
+    A reader can be pickled, opens its file when it needs it, and is read by several threads at once.
+    """
+
+    @property
+    def path(self) -> str:
+        """File or folder; empty if the rows come from elsewhere."""
+        ...
+
+    @property
+    def n_samples(self) -> int: ...  # noqa: D102
+    @property
+    def n_features(self) -> int: ...  # noqa: D102
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the rows, "float32" or "float64": integers, booleans and half precision are widened."""
+        ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, if the file has them."""
+        ...
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Rows from start to stop, in C order, of `dtype`; in `out` (stop - start, n_features) if it is given."""
+        ...
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        """Rows by sorted index; nothing is read twice."""
+        ...
+
+    def locate(self, sample: int) -> str:
+        """Say where a sample is stored, for error messages."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Digest of shape, dtype, size, date and some of the content; see `digest`."""
+        ...
+
+    def check_unchanged(self) -> None:
+        """Raise SamplesChangedError if the file is not the one that was opened."""
+        ...
+
+
+def working_dtype(dtype: np.dtype[Any], where: str) -> str:
+    """Precision in which stored numbers are multiplied; refuses what is not a real number."""
+    if dtype.kind not in "fiub":
+        raise SamplesFileError(f"{where} holds {dtype}, expected real numbers: floats, integers or booleans.")
+    return "float32" if dtype == np.float32 else "float64"
+
+
+def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
+    """Shape of samples; refuses any other."""
+    if len(shape) != 2:
+        raise SamplesFileError(f"{where} holds an array of shape {shape}, expected (n_samples, n_features).")
+    if 0 in shape:
+        raise SamplesFileError(f"{where} holds {shape[0]} samples of {shape[1]} features: it is empty.")
+    return int(shape[0]), int(shape[1])
+
+
+def prepare_out(reader: Reader, start: int, stop: int, out: NDArray[Any] | None) -> NDArray[Any]:
+    """Memory for some rows: what was given, or new."""
+    if not 0 <= start <= stop <= reader.n_samples:
+        raise IndexError(f"rows {start} to {stop} of {reader.n_samples}")
+    return np.empty((stop - start, reader.n_features), reader.dtype) if out is None else out
+
+
+def split_runs(index: NDArray[np.int64], gap: int, longest: int) -> Iterator[NDArray[np.int64]]:
+    """Sorted indices, in runs that are worth reading in one piece: gaps of at most `gap`, spans of about `longest`."""
+    apart = (np.diff(index) > gap) | (np.diff(index // max(1, longest)) > 0)
+    yield from np.split(index, np.flatnonzero(apart) + 1)
+
+
+def describe_error(error: Exception) -> str:
+    """What another library says of a file, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What the system knows of a file: another inode, size or date of change, and it is another file."""
+
+    size: int
+    modified: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """Stamp from what `os.stat` returns."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def check_stamp(path: str, opened: Stamp, status: os.stat_result | None = None) -> None:
+    """Raise if the file at `path` is no longer the one of the stamp."""
+    try:
+        now = Stamp.of(Path(path).stat() if status is None else status)
+    except FileNotFoundError:
+        raise SamplesChangedError(f"{path} has been removed since it was opened.") from None
+    if now == opened:
+        return
+    if now.size != opened.size:
+        change = f"it has {now.size} bytes, and had {opened.size}"
+    else:
+        change = "it has been replaced" if now.inode != opened.inode else "it has been written to"
+    raise SamplesChangedError(
+        f"{path} has changed since it was opened: {change}. Whatever was computed from it is not to be trusted; start "
+        "again when nobody writes to it any more."
+    )
+
+
+DEPTH = 3
+"""Blocks in memory: one being multiplied, one waiting, one being read."""
+
+
+class Prefetcher:
+    """Blocks of rows, read once each and in order, into memory that is used again.
+
+    Those who work on the rows have to ask for them in about the same order, and all of them: a block is read when one
+    before it is done with.
+    """
+
+    def __init__(self, reader: Reader, block_rows: int) -> None:
+        self._reader = reader
+        self._block_rows = block_rows
+        self._bounds = list(tile_bounds(reader.n_samples, block_rows))
+        self._blocks: list[Future[NDArray[Any]]] = [Future() for _ in self._bounds]
+        self._rows_left = [stop - start for start, stop in self._bounds]
+        self._free: SimpleQueue[NDArray[Any] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._read_all, name="elldict reading ahead", daemon=True)
+
+    def __enter__(self) -> Self:
+        rows = min(self._block_rows, self._reader.n_samples)
+        for _ in range(min(DEPTH, len(self._bounds))):
+            self._free.put(np.empty((rows, self._reader.n_features), self._reader.dtype))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed = True
+        self._free.put(None)  # wakes the thread if it waits for memory
+        self._thread.join()
+        for block in self._blocks:  # a worker may be waiting for one that nobody will read
+            block.cancel()
+
+    @contextmanager
+    def rows(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """Some rows of one block, for as long as they are needed."""
+        number = start // self._block_rows
+        memory = self._blocks[number].result()
+        first = number * self._block_rows
+        try:
+            yield memory[start - first : stop - first]
+        finally:
+            with self._lock:
+                self._rows_left[number] -= stop - start
+                done = not self._rows_left[number]
+            if done:
+                self._free.put(memory)
+
+    def _read_all(self) -> None:
+        for number, (start, stop) in enumerate(self._bounds):
+            memory = self._free.get()
+            if self._closed or memory is None:
+                return
+            try:
+                self._reader.read(start, stop, memory[: stop - start])
+            except BaseException as error:  # raised where these rows, or later ones, are asked for
+                for block in self._blocks[number:]:
+                    block.set_exception(error)
+                return
+            self._blocks[number].set_result(memory)
+
+
+T = TypeVar("T")
+
+BLOCK_BYTES = 2**24
+"""Of rows read in one piece, at least: enough for a disk to run at full speed."""
+
+
+@dataclass(frozen=True)
+class FileDataset:
+    """Rows of a reader, a few blocks at a time."""
+
+    reader: Reader
+    block_size: int | None = None  # rows that are read at a time, rounded up to whole tiles
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return self.reader.n_samples
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.reader.n_features
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the tiles."""
+        return self.reader.dtype
+
+    @property
+    def backend(self) -> Backend:
+        """NumPy, on the host."""
+        return NUMPY
+
+    @property
+    def path(self) -> str:
+        """File or folder; empty if there is none."""
+        return self.reader.path
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, if the file has them."""
+        return self.reader.feature_names
+
+    @cached_property
+    def tile_rows(self) -> int:
+        """Rows of a tile, the same as for samples in memory."""
+        return rows_per_tile(self.n_samples, self.n_features, self.dtype)
+
+    @cached_property
+    def block_rows(self) -> int:
+        """Rows of a block: whole tiles, as many as were asked for; if nobody asked, one for every core at least."""
+        wanted = self.block_size or max(
+            BLOCK_BYTES // (self.n_features * np.dtype(self.dtype).itemsize), (os.cpu_count() or 1) * self.tile_rows
+        )
+        return self.tile_rows * -(-min(wanted, self.n_samples) // self.tile_rows)
+
+    def fingerprint(self) -> str:
+        """Digest of the file."""
+        return self.reader.fingerprint()
+
+    def sum(self, kernel: Kernel[S]) -> S:
+        """Add up what the kernel makes of every tile, along the tree."""
+
+        def make_visitor() -> Callable[[int, Array], S]:
+            visit = kernel.bind(self.backend)
+            return lambda _, tile: visit(tile)
+
+        return tree_sum(self._visited(make_visitor))
+
+    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> NDArray[np.floating]:
+        """Array of shape (n_samples, n_columns), in memory, with what the kernel makes of every tile."""
+        out = np.empty((self.n_samples, n_columns), self.dtype)
+        self.write_rows(kernel, ArrayWriter(out))
+        return out
+
+    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
+        """Give the sink what the kernel makes of every tile."""
+        for _ in self._visited(lambda: make_checked_writer(self, kernel, writer)):
+            pass
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Some samples, by sorted index."""
+        return self.reader.take(index).astype(np.float64, copy=False)
+
+    def locate(self, sample: int) -> str:
+        """File, and where the sample stands in it."""
+        return self.reader.locate(sample)
+
+    def _visited(self, make_visitor: Callable[[], Callable[[int, Array], T]]) -> Iterator[T]:
+        """What a visitor makes of the first row and the rows of every tile, in tile order, by all cores."""
+        self.reader.check_unchanged()
+        with Prefetcher(self.reader, self.block_rows) as prefetcher:
+
+            def make_worker() -> Callable[[tuple[int, int]], T]:
+                visit: Callable[[int, Array], T] | None = None
+
+                def work(bounds: tuple[int, int]) -> T:
+                    nonlocal visit
+                    with prefetcher.rows(*bounds) as tile:  # given back whatever fails: others wait for the memory
+                        visit = visit or make_visitor()
+                        return visit(bounds[0], tile)
+
+                return work
+
+            yield from map_in_order(make_worker, list(tile_bounds(self.n_samples, self.tile_rows)))
+        self.reader.check_unchanged()  # before anybody gets the sum: it may hold rows of two files

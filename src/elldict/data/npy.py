@@ -1,0 +1,202 @@
+"""Rows of a .npy file, or of any file in which an array lies as it does in memory.
+
+Files are read, not mapped: mapped pages count as memory of the process, and a mapped file that is truncated ends the
+process instead of raising an error.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from elldict.data.dataset import sampled_ranges, started_digest
+from elldict.data.file import Stamp, check_shape, check_stamp, prepare_out, split_runs, working_dtype
+from elldict.exceptions import SamplesFileError
+
+MAGIC = npy.MAGIC_PREFIX
+
+GAP_BYTES = 2**14
+"""Between two rows that are read in one piece rather than two."""
+
+RUN_BYTES = 2**20
+"""Most bytes read in one piece for the sake of a few rows."""
+
+
+@dataclass(frozen=True)
+class RawReader:
+    """Rows of an array that starts at a byte of a file; the file is opened for each read, and may be unpickled."""
+
+    path: str
+    offset: int
+    n_samples: int
+    n_features: int
+    stored: str  # dtype in the file, with its byte order
+    fortran: bool  # columns lie one after another, instead of rows
+    stamp: Stamp
+
+    feature_names: None = None
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the rows."""
+        return working_dtype(np.dtype(self.stored), self.path)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Rows from start to stop."""
+        out = prepare_out(self, start, stop, out)
+        with self._opened() as stream:
+            self._fill(stream, start, out)
+        return out
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        """Rows by sorted index; neighbours in one piece."""
+        out = np.empty((len(index), self.n_features), self.dtype)
+        done = 0
+        with self._opened() as stream:
+            for run in (
+                split_runs(index, GAP_BYTES // self._row_bytes, RUN_BYTES // self._row_bytes) if len(index) else ()
+            ):
+                rows = np.empty((int(run[-1] - run[0]) + 1, self.n_features), self.dtype)
+                self._fill(stream, int(run[0]), rows)
+                out[done : done + len(run)] = rows[run - run[0]]
+                done += len(run)
+        return out
+
+    def locate(self, sample: int) -> str:
+        """File and byte of a sample."""
+        step = self._item_bytes if self.fortran else self._row_bytes
+        return f"{self.path}, byte {self.offset + sample * step}"
+
+    def fingerprint(self) -> str:
+        """Digest of shape, dtype, size and date of the file and of some of its rows."""
+        facts = (self.stored, self.fortran, self.offset, self.stamp.size, self.stamp.modified)
+        digest = started_digest("raw", self.n_samples, self.n_features, *facts)
+        for start, stop in sampled_ranges(self.n_samples, self._row_bytes):
+            digest.update(self.read(start, stop).data)
+        return digest.hexdigest()
+
+    def check_unchanged(self) -> None:
+        """Raise if the file has changed."""
+        check_stamp(self.path, self.stamp)
+
+    @property
+    def _item_bytes(self) -> int:
+        return np.dtype(self.stored).itemsize
+
+    @property
+    def _row_bytes(self) -> int:
+        return self.n_features * self._item_bytes
+
+    def _opened(self) -> IO[bytes]:
+        stream = Path(self.path).open("rb", buffering=0)  # noqa: SIM115  # closed by whoever asked
+        try:
+            check_stamp(self.path, self.stamp, os.fstat(stream.fileno()))
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def _fill(self, stream: IO[bytes], start: int, out: NDArray[Any]) -> None:
+        """Fill `out` with rows, in the byte order and precision of `out`."""
+        plain = out.dtype == np.dtype(self.stored) and out.flags.c_contiguous and not self.fortran
+        rows = out if plain else np.empty(out.shape, self.stored, order="F" if self.fortran else "C")
+        if self.fortran:
+            for feature in range(self.n_features):
+                self._read_into(stream, (feature * self.n_samples + start) * self._item_bytes, rows[:, feature])
+        else:
+            self._read_into(stream, start * self._row_bytes, rows)
+        if not plain:
+            out[...] = rows
+
+    def _read_into(self, stream: IO[bytes], where: int, values: NDArray[Any]) -> None:
+        """Fill contiguous memory from a byte of the array."""
+        memory = values.reshape(-1, order="A").view(np.uint8).data
+        stream.seek(self.offset + where)
+        done = 0
+        while done < len(memory):
+            got = stream.readinto(memory[done:])  # type: ignore[attr-defined]
+            if not got:
+                end = self.offset + where + done
+                raise SamplesFileError(f"{self.path} ends at byte {end}, {len(memory) - done} bytes early.")
+            done += got
+
+
+def npy_reader(path: str | os.PathLike[str]) -> RawReader:
+    """Reader of a .npy file; whatever is wrong with its header or its size is found here."""
+    path = str(Path(path).absolute())
+    with Path(path).open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        shape, fortran, dtype = _header(stream, path)
+        offset = stream.tell()
+    if dtype.hasobject:
+        raise SamplesFileError(
+            f"{path} holds pickled Python objects, which are not loaded: they could run any code. Save numbers, "
+            "numpy.save(path, X.astype(float), allow_pickle=False)."
+        )
+    working_dtype(dtype, path)
+    n_samples, n_features = check_shape(shape, path)
+    expected = offset + n_samples * n_features * dtype.itemsize
+    if status.st_size < expected:
+        raise SamplesFileError(
+            f"{path} is truncated: it ends at byte {status.st_size}, and an array of shape {shape} of {dtype} ends at "
+            f"byte {expected}. Copy or write it again."
+        )
+    return RawReader(path, offset, n_samples, n_features, dtype.str, fortran and n_features > 1, Stamp.of(status))
+
+
+def memmap_reader(array: np.memmap[Any, Any]) -> RawReader | None:
+    """Reader of the file behind a mapped array, or None if its rows do not lie there one after another."""
+    if array.filename is None or array.mode == "c":  # whose changes are in memory only
+        return None
+    in_line = array.flags.c_contiguous or array.flags.f_contiguous
+    if not in_line or array.ndim != 2 or array.dtype.kind not in "fiub" or not array.size:
+        return None
+    path = Path(array.filename).absolute()
+    try:
+        stamp = Stamp.of(path.stat())
+    except OSError:  # the map outlives its name
+        return None
+    n_samples, n_features = array.shape
+    offset, fortran = _file_offset(array), not array.flags.c_contiguous
+    reader = RawReader(str(path), offset, n_samples, n_features, array.dtype.str, fortran, stamp)
+    return reader if _agree(reader, array) else None
+
+
+def _file_offset(array: np.memmap[Any, Any]) -> int:
+    """Byte of the file at which a map, or a view of one, begins.
+
+    A view keeps the attributes of the map that it was cut from, so that its place follows from its address alone.
+    """
+    mapped = array._mmap  # type: ignore[attr-defined]
+    address = np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
+    began = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    return int(began + array.__array_interface__["data"][0] - address)
+
+
+def _agree(reader: RawReader, array: np.memmap[Any, Any]) -> bool:
+    """Whether file and map begin and end alike: a file may have been replaced under the name of the one mapped."""
+    ends = np.unique([0, len(array) - 1])
+    try:
+        return bool(np.array_equal(reader.take(ends), array[ends].astype(reader.dtype), equal_nan=True))
+    except SamplesFileError:
+        return False
+
+
+def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and dtype, from a header that may be damaged."""
+    try:
+        version = npy.read_magic(stream)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+    except Exception as error:  # NumPy's parser of headers raises what it likes on damaged files
+        raise SamplesFileError(f"{path} has no valid .npy header: {' '.join(str(error).split())}") from error
+    if any(length < 0 for length in shape):
+        raise SamplesFileError(f"{path} claims an array of shape {shape}.")
+    return shape, bool(fortran), dtype

@@ -1,0 +1,158 @@
+"""Opening: from whatever holds samples to `Dataset`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elldict.backend.base import detach, is_foreign
+from elldict.data import npy, parquet, zarr
+from elldict.data.dataset import ArrayDataset, Dataset
+from elldict.data.file import FileDataset, Reader, import_optional
+from elldict.exceptions import SamplesFileError
+
+ARCHIVE_MAGIC = b"PK"
+
+
+def open_samples(
+    source: Any,
+    *,
+    column: str | Sequence[str] | None = None,
+    client: Any = None,
+    block_size: int | None = None,
+) -> Dataset:
+    """Open samples that may be larger than memory.
+
+    What needs no options can be given to :meth:`elldict.LpDictionaryLearning.fit` as it is.
+
+    Parameters
+    ----------
+    source : str, path-like, array or Samples
+        A ``.npy`` file, a zarr array or group, a parquet file or a folder of them, by name; an open `numpy.memmap`,
+        zarr or dask array; or an array in memory.
+    column : str or sequence of str, default=None
+        Of a parquet file: the column that holds a sample as a list of numbers, or the columns that are the features.
+        Of a zarr group: the array.
+    client : dask.distributed.Client, default=None
+        Cluster whose workers read and multiply the samples.
+    block_size : int, default=None
+        Samples that are read at a time. None reads 16 MB, or more if there are many cores. Three blocks are in memory
+        at a time; the answer is the same for any size.
+
+    Returns
+    -------
+    Samples
+        What `fit`, `transform`, `score` and `score_samples` take.
+
+    Raises
+    ------
+    SamplesFileError
+        If the file is damaged, or holds anything but samples. It is a ValueError.
+
+    Examples
+    --------
+    >>> import tempfile, numpy, elldict
+    >>> X, _, _ = elldict.datasets.make_bernoulli_gaussian(2000, 8, density=0.3, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     numpy.save(f"{folder}/samples.npy", X)
+    ...     samples = elldict.open_samples(f"{folder}/samples.npy", block_size=500)
+    ...     model = elldict.LpDictionaryLearning(random_state=0).fit(samples)
+    >>> bool((model.components_ == elldict.LpDictionaryLearning(random_state=0).fit(X).components_).all())
+    True
+    """
+    check_block_size(block_size)
+    reader = reader_of(source, column)
+    if client is not None or is_dask(source):
+        return _dask_samples(source if reader is None else reader, client, block_size)
+    if reader is not None:
+        return FileDataset(reader, block_size)
+    if is_dataset(source):
+        return source  # type: ignore[no-any-return]
+    if is_foreign(source) or isinstance(source, np.ndarray):
+        return ArrayDataset(detach(source))
+    raise TypeError(
+        f"Samples cannot be opened from a {type(source).__name__}, expected the name of a .npy, zarr or parquet file, "
+        "or an array."
+    )
+
+
+def is_source(X: Any) -> bool:
+    """Whether X is something to be opened rather than an array in memory; nothing is imported to find out."""
+    return isinstance(X, (str, os.PathLike, np.memmap)) or is_dataset(X) or is_dask(X) or _is_zarr(X)
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether X has been opened before."""
+    return hasattr(X, "write_rows") and hasattr(X, "map_rows")
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a dask array."""
+    return type(X).__module__.startswith("dask.array")
+
+
+def reader_of(source: Any, column: str | Sequence[str] | None) -> Reader | None:
+    """Reader of a file, or None for what is in memory."""
+    if isinstance(source, (str, os.PathLike)):
+        return _file_reader(Path(source), column)
+    if _is_zarr(source):
+        return zarr.zarr_reader(source, _one_name(column))
+    if column is not None:
+        raise ValueError(f"column={column!r} was given, and a {type(source).__name__} has no columns to choose from.")
+    if isinstance(source, np.memmap):
+        return npy.memmap_reader(source)
+    return None
+
+
+def check_block_size(block_size: Any) -> None:
+    """Raise if a number of samples is none."""
+    if block_size is not None and (not isinstance(block_size, Integral) or block_size < 1):
+        raise ValueError(f"block_size={block_size!r}, expected a number of samples, at least 1.")
+
+
+def _file_reader(path: Path, column: str | Sequence[str] | None) -> Reader:
+    """Reader by what the file is, not by what it is called."""
+    if path.is_dir():
+        if any((path / name).is_file() for name in zarr.METADATA):
+            return zarr.zarr_reader(path, _one_name(column))
+        return parquet.parquet_reader(path, column)
+    with path.open("rb") as stream:
+        magic = stream.read(len(npy.MAGIC))
+    if magic.startswith(parquet.MAGIC):
+        return parquet.parquet_reader(path, column)
+    if magic != npy.MAGIC:
+        raise SamplesFileError(f"{path} {_mistaken(magic)}")
+    if column is not None:
+        raise ValueError(f"column={column!r} was given, and {path} is a .npy file, which has no columns.")
+    return npy.npy_reader(path)
+
+
+def _mistaken(magic: bytes) -> str:
+    if not magic:
+        return "is empty: it is not a .npy file, a zarr array or a parquet file."
+    if magic.startswith(ARCHIVE_MAGIC):
+        return "is an archive (.npz?), expected one array. Write it with numpy.save."
+    return "is not a .npy file, a zarr array or a parquet file. Write one, for example with numpy.save."
+
+
+def _dask_samples(source: Any, client: Any, block_size: int | None) -> Dataset:
+    import_optional("dask", "dask")
+    cluster = importlib.import_module("elldict.data.dask")
+    samples: Dataset = cluster.make_dask_dataset(source, client, block_size)
+    return samples
+
+
+def _one_name(column: str | Sequence[str] | None) -> str | None:
+    if column is None or isinstance(column, str):
+        return column
+    raise ValueError(f"column={column!r}: expected the name of one array of a zarr group.")
+
+
+def _is_zarr(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "zarr" and hasattr(X, "store_path")

@@ -1,0 +1,347 @@
+"""Rows of parquet files."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.data.dataset import started_digest
+from elldict.data.file import Stamp, check_stamp, describe_error, import_optional, prepare_out, working_dtype
+from elldict.exceptions import SamplesChangedError, SamplesFileError
+
+Where = Callable[[int], str]
+"""Says where a row of a batch is stored."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Type of a column: numbers, or lists of numbers, of one length if the type says so."""
+
+    dtype: str
+    listed: bool
+    length: int | None = None
+
+
+def kind_of(schema: Any, name: str, path: str) -> Kind:
+    """Type of a column; refuses what holds no numbers."""
+    types = import_optional("pyarrow", "files").types
+    if name not in schema.names:
+        raise SamplesFileError(f"{path} has no column {name!r}; its columns are {_listed(schema.names)}.")
+    found = schema.field(name).type
+    found = getattr(found, "storage_type", found)  # tensors of fixed shape are stored as lists
+    fixed = types.is_fixed_size_list(found)
+    listed = fixed or types.is_list(found) or types.is_large_list(found)
+    value = found.value_type if listed else found
+    if not (types.is_integer(value) or types.is_floating(value) or types.is_boolean(value)):
+        raise SamplesFileError(
+            f"{path}: column {name!r} is of type {found}, expected numbers or lists of numbers. Choose columns by "
+            "column=."
+        )
+    return Kind(str(np.dtype(value.to_pandas_dtype())), listed, found.list_size if fixed else None)
+
+
+def chosen_columns(schema: Any, column: str | Sequence[str] | None, path: str) -> list[str]:
+    """Names of the columns to read: those asked for, or all but the index of a data frame."""
+    if isinstance(column, str):
+        if not kind_of(schema, column, path).listed:
+            raise SamplesFileError(
+                f"{path}: column {column!r} holds numbers, expected lists. Name all that are wanted."
+            )
+        return [column]
+    index = {name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)}
+    names = [name for name in schema.names if name not in index] if column is None else list(column)
+    if not names:
+        raise SamplesFileError(f"{path}: no columns are left to read.")
+    if len(set(names)) < len(names):
+        raise SamplesFileError(f"{path}: columns {_listed(names)} are not all different.")
+    if len(names) > 1 and any(kind_of(schema, name, path).listed for name in names):
+        raise SamplesFileError(f"{path} has columns {_listed(names)}: name the one with the samples by column=.")
+    return names
+
+
+def scalar_values(column: Any, name: str, where: Where) -> NDArray[Any]:
+    """Values of a column of numbers; refuses nulls."""
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise SamplesFileError(f"{where(row)}: column {name!r} is null. Drop or impute it first.")
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def list_values(column: Any, name: str, length: int, where: Where) -> NDArray[Any]:
+    """Values (b, length) of a column of lists; refuses nulls, and lists of another length."""
+    column = getattr(column, "storage", column)
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False)  # NaN, which is no length, where a list is null
+    if np.any(lengths != length):
+        row = int(np.flatnonzero(lengths != length)[0])
+        found = "is null" if not column[row].is_valid else f"holds a list of {lengths[row]:g} values"
+        raise SamplesFileError(
+            f"{where(row)}: column {name!r} {found}, expected lists of {length} as in the first row."
+        )
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise SamplesFileError(f"{where(row)}: column {name!r} is null. Drop or impute it first.")
+    values = column.flatten()
+    if values.null_count:
+        row, feature = divmod(int(np.flatnonzero(np.asarray(values.is_null()))[0]), length)
+        raise SamplesFileError(f"{where(row)}: column {name!r} is null in feature {feature}. Drop or impute it first.")
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, length)
+
+
+def _listed(names: Sequence[str], most: int = 10) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown}, ... ({len(names) - most} more)"
+
+
+MAGIC = b"PAR1"
+
+BATCH_BYTES = 2**22
+"""Of rows that are decoded at a time."""
+
+BUFFER_BYTES = 2**18
+"""Of a column, read in one piece."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file."""
+
+    path: str
+    stamp: Stamp
+    group_rows: tuple[int, ...]  # rows of each row group
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """First row of each row group, and the number of rows."""
+        return list(accumulate(self.group_rows, initial=0))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.starts[-1]
+
+    def group_of(self, row: int) -> int:
+        """Row group of a row."""
+        return bisect_right(self.starts, row) - 1
+
+    def locate(self, row: int) -> str:
+        """File, row group and row."""
+        return f"{self.path}, row group {self.group_of(row)}, row {row}"
+
+
+@dataclass
+class Cursor:
+    """Where reading has come to: rows of a batch that nobody has asked for yet, and the batches after it."""
+
+    position: int
+    rows: NDArray[Any]
+    batches: Iterator[NDArray[Any]]
+
+
+@dataclass
+class LastCursor:
+    """The last cursor, for whoever reads on; left behind when the reader is pickled."""
+
+    cursor: Cursor | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __reduce__(self) -> tuple[type[LastCursor], tuple[()]]:
+        return LastCursor, ()
+
+    def exchange(self, cursor: Cursor | None) -> Cursor | None:
+        """Leave a cursor and take the one that was there, so that no two threads have the same."""
+        with self.lock:
+            last, self.cursor = self.cursor, cursor
+        return last
+
+
+@dataclass(frozen=True)
+class ParquetReader:
+    """Rows of one parquet file, or of all files of a folder in the order of their names."""
+
+    path: str
+    parts: tuple[Part, ...]
+    columns: tuple[str, ...]
+    listed: bool  # one column of lists, instead of one column a feature
+    n_features: int
+    dtype: str
+    last: LastCursor = field(default_factory=LastCursor, compare=False)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """First sample of each file, and the number of samples."""
+        return list(accumulate((part.n_rows for part in self.parts), initial=0))
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows of all files."""
+        return self._starts[-1]
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if there is one for each feature."""
+        return None if self.listed else self.columns
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Rows from start to stop."""
+        out = prepare_out(self, start, stop, out)
+        cursor = self.last.exchange(None)
+        if cursor is None or cursor.position != start:
+            cursor = Cursor(start, out[:0], self._rows_from(start))
+        done = 0
+        while done < len(out):
+            if not len(cursor.rows):
+                cursor.rows = next(cursor.batches)
+            some = cursor.rows[: len(out) - done]
+            out[done : done + len(some)] = some
+            cursor.rows = cursor.rows[len(some) :]
+            done += len(some)
+        cursor.position = stop
+        if stop < self.n_samples:
+            self.last.exchange(cursor)
+        else:
+            next(cursor.batches, None)  # there is none, and the last file is closed and looked at once more
+        return out
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        """Rows by sorted index; row groups without any are passed over."""
+        out = np.empty((len(index), self.n_features), self.dtype)
+        done = 0
+        for begin, part in zip(self._starts, self.parts, strict=False):
+            wanted = index[(index >= begin) & (index < begin + part.n_rows)] - begin
+            for group in np.unique(np.searchsorted(part.starts, wanted, side="right") - 1):
+                for row, rows in self._batches(part, int(group), int(group) + 1):
+                    chosen = rows[wanted[(wanted >= row) & (wanted < row + len(rows))] - row]
+                    out[done : done + len(chosen)] = chosen
+                    done += len(chosen)
+        return out
+
+    def locate(self, sample: int) -> str:
+        """File, row group and row of a sample."""
+        number = bisect_right(self._starts, sample) - 1
+        return self.parts[number].locate(sample - self._starts[number])
+
+    def fingerprint(self) -> str:
+        """Digest of columns and dtype, of size and date of every file, and of the first and the last row."""
+        facts = [(part.group_rows, part.stamp.size, part.stamp.modified) for part in self.parts]
+        digest = started_digest("parquet", self.columns, self.n_features, self.dtype, *facts)
+        digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
+        return digest.hexdigest()
+
+    def check_unchanged(self) -> None:
+        """Raise if a file has changed, or there are others."""
+        for part in self.parts:
+            check_stamp(part.path, part.stamp)
+        if [part.path for part in self.parts] != _files(self.path):
+            raise SamplesChangedError(f"{self.path} does not hold the same files as when it was opened.")
+
+    def _rows_from(self, sample: int) -> Iterator[NDArray[Any]]:
+        """All rows from a sample on; those of its row group that lie before it are decoded and passed over."""
+        for begin, part in zip(self._starts, self.parts, strict=False):
+            first = max(0, sample - begin)
+            if first < part.n_rows:
+                for row, rows in self._batches(part, part.group_of(first), len(part.group_rows)):
+                    if row + len(rows) > first:
+                        yield rows[max(0, first - row) :]
+
+    def _batches(self, part: Part, first: int, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Rows of some row groups of a file, in batches, each with the number of its first row."""
+        row = part.starts[first]
+        size = max(1, BATCH_BYTES // (8 * self.n_features))
+        with _opened(part.path) as file:
+            batches = file.iter_batches(size, list(range(first, last)), list(self.columns))
+            while (batch := _next(batches, part, row)) is not None:
+                yield row, self._values(batch, part, row)
+                row += batch.num_rows
+        check_stamp(part.path, part.stamp)
+        if row != part.starts[last]:
+            raise SamplesFileError(f"{part.path} ends after row {row}, and claims to have {part.starts[last]}.")
+
+    def _values(self, batch: Any, part: Part, first: int) -> NDArray[Any]:
+        def where(row: int) -> str:
+            return part.locate(first + row)
+
+        if self.listed:
+            values = list_values(batch.column(0), self.columns[0], self.n_features, where)
+            return values.astype(self.dtype, copy=False)
+        rows = np.empty((batch.num_rows, self.n_features), self.dtype)
+        for feature, name in enumerate(self.columns):
+            rows[:, feature] = scalar_values(batch.column(feature), name, where)
+        return rows
+
+
+def parquet_reader(path: str | os.PathLike[str], column: str | Sequence[str] | None = None) -> ParquetReader:
+    """Reader of a parquet file or a folder of them.
+
+    `column` names a column of lists, or the columns that are the features; without it a file has to be one or the
+    other altogether.
+    """
+    path = str(Path(path).absolute())
+    files = [_part(name) for name in _files(path)]
+    parts = tuple(part for part, _ in files)
+    columns = chosen_columns(files[0][1], column, parts[0].path)
+    kinds = [[kind_of(schema, name, part.path) for name in columns] for part, schema in files]
+    for found, part in zip(kinds, parts, strict=True):
+        if found != kinds[0]:
+            raise SamplesFileError(f"{part.path} has columns of other types than {parts[0].path}.")
+    if not any(part.n_rows for part in parts):
+        raise SamplesFileError(f"{path} has no rows, expected samples.")
+    dtype = working_dtype(np.result_type(*(kind.dtype for kind in kinds[0])), path)
+    listed = kinds[0][0].listed
+    n_features = len(columns) if not listed else kinds[0][0].length or _first_length(parts, columns[0])
+    return ParquetReader(path, parts, tuple(columns), listed, n_features, dtype)
+
+
+def _part(path: str) -> tuple[Part, Any]:
+    """A file, and the types of its columns."""
+    with _opened(path) as file:
+        groups = (file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))
+        return Part(path, Stamp.of(Path(path).stat()), tuple(groups)), file.schema_arrow
+
+
+def _files(path: str) -> list[str]:
+    """Files of a folder and the folders in it, by name; hidden ones, and those that begin with _, are not data."""
+    if not Path(path).is_dir():
+        return [path]
+    found = [file for file in Path(path).rglob("*.parquet") if not file.name.startswith((".", "_"))]
+    if not found:
+        raise SamplesFileError(f"{path} is a folder that holds neither a zarr array nor .parquet files.")
+    return sorted(map(str, found))
+
+
+def _opened(path: str) -> Any:
+    parquet = import_optional("pyarrow.parquet", "files")
+    try:
+        return parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, page_checksum_verification=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a damaged footer
+        raise SamplesFileError(f"{path} cannot be opened as parquet: {describe_error(error)}") from error
+
+
+def _next(batches: Iterator[Any], part: Part, row: int) -> Any:
+    try:
+        return next(batches, None)
+    except Exception as error:  # damage beyond the footer shows when rows are decoded
+        check_stamp(part.path, part.stamp)
+        where = part.locate(min(row, part.n_rows - 1))
+        raise SamplesFileError(f"{where}, or a row after it, cannot be read: {describe_error(error)}") from error
+
+
+def _first_length(parts: Sequence[Part], name: str) -> int:
+    """Length of the first list of all."""
+    part = next(part for part in parts if part.n_rows)
+    with _opened(part.path) as file:
+        first = _next(file.iter_batches(1, columns=[name]), part, 0).column(0)[0]
+    if not first.is_valid or not len(first):
+        raise SamplesFileError(f"{part.locate(0)}: column {name!r} is null or empty, expected a list of features.")
+    return len(first)

@@ -1,0 +1,237 @@
+"""Rows of a zarr array.
+
+Rows whose chunks lie side by side are a band; a band is decoded whole, and once in a pass, however blocks cut it. Zarr
+gives the fill value for a chunk that is not there; here it is an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.data.dataset import started_digest
+from elldict.data.file import check_shape, describe_error, import_optional, prepare_out, working_dtype
+from elldict.exceptions import SamplesChangedError, SamplesFileError
+
+METADATA = ("zarr.json", ".zarray", ".zgroup")
+
+MOST_BAND_BYTES = 2**29
+"""Of a band of chunks, decoded: it has to be in memory at a time."""
+
+
+@dataclass
+class Held:
+    """The end of a band of which only the beginning was asked for; left behind when the reader is pickled."""
+
+    band: tuple[int, NDArray[Any]] | None = None  # its first row, and its rows; set in one step, for other threads
+
+    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
+        return Held, ()
+
+
+@dataclass(frozen=True)
+class ZarrReader:
+    """Rows of a zarr array, opened for reading."""
+
+    array: Any
+    path: str  # folder, empty if the store is not one
+    n_samples: int
+    n_features: int
+    dtype: str
+    state: str  # digest of names, sizes and dates of the files
+    held: Held = field(default_factory=Held, compare=False)
+
+    feature_names: None = None
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Rows from start to stop; what is left of the last band is held for the next rows."""
+        out = prepare_out(self, start, stop, out)
+        done = start
+        held = self.held.band
+        if held is not None and held[0] <= start < held[0] + len(held[1]):
+            known = held[1][start - held[0] : stop - held[0]]
+            out[: len(known)] = known
+            done += len(known)
+        if done < stop:
+            end = min(self.n_samples, self._band_rows * -(-stop // self._band_rows))
+            rows = self._decoded(done, end)
+            out[done - start :] = rows[: stop - done]
+            self.held.band = (stop, rows[stop - done :].copy())  # so that the rows before can be forgotten
+        return out
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        """Rows by sorted index, each chunk decoded once."""
+        chosen = self._careful(lambda: self.array.oindex[index, :], np.unique(index // self._stored[0]))
+        return np.ascontiguousarray(chosen, self.dtype)
+
+    def locate(self, sample: int) -> str:
+        """Array and chunks of a sample."""
+        keys = [self._key((sample // self._stored[0], column)) for column in range(self._n_columns)]
+        return f"{self._name}, {'chunk' if len(keys) == 1 else 'chunks'} {' '.join(keys[:4])}"
+
+    def fingerprint(self) -> str:
+        """Digest of shape, dtype, name, size and date of every file of the array, and of its first and last row."""
+        digest = started_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.state)
+        digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
+        return digest.hexdigest()
+
+    def check_unchanged(self) -> None:
+        """Raise if a file of the array has changed; of a store that is not a folder, nothing is known."""
+        if self.path and (state := _state(self.path)).digest != self.state:
+            raise SamplesChangedError(
+                f"{self.path} has changed since it was opened; its newest file is {state.newest}. Whatever was "
+                "computed from it is not to be trusted; start again when nobody writes to it any more."
+            )
+
+    @property
+    def _name(self) -> str:
+        return self.path or str(self.array.store_path)
+
+    @cached_property
+    def _band_rows(self) -> int:
+        return int(self.array.chunks[0])
+
+    @cached_property
+    def _stored(self) -> tuple[int, int]:
+        """Shape of what is stored under one name: a shard, or a chunk."""
+        rows, columns = self.array.shards or self.array.chunks
+        return int(rows), int(columns)
+
+    def _decoded(self, start: int, stop: int) -> NDArray[Any]:
+        stored = np.arange(start // self._stored[0], -(-stop // self._stored[0]))
+        return np.asarray(self._careful(lambda: self.array[start:stop, :], stored))
+
+    def _careful(self, read: Callable[[], Any], stored: NDArray[np.int64]) -> Any:
+        """What `read` gives; if it fails, an error that says which chunk in these rows of chunks is damaged."""
+        coordinates = [(int(row), column) for row in stored for column in range(self._n_columns)]
+        self._check_there(coordinates)
+        try:
+            return read()
+        except MemoryError:
+            raise
+        except Exception as error:  # codecs raise what they like on damaged chunks
+            for row, column in coordinates:
+                self._try(row, column)
+            raise SamplesFileError(f"{self._name} cannot be read: {describe_error(error)}") from error
+
+    def _try(self, row: int, column: int) -> None:
+        rows, columns = (slice(k * size, (k + 1) * size) for k, size in zip((row, column), self._stored, strict=True))
+        try:
+            self.array[rows, columns]
+        except Exception as error:
+            key = self._key((row, column))
+            raise SamplesFileError(f"{self._name}, chunk {key} is damaged: {describe_error(error)}") from error
+
+    def _check_there(self, coordinates: Iterable[tuple[int, int]]) -> None:
+        for key in map(self._key, coordinates) if self.path else ():
+            if not (Path(self.path) / key).is_file():
+                raise SamplesChangedError(f"{self.path}, chunk {key} has been removed since it was opened.")
+
+    @cached_property
+    def _n_columns(self) -> int:
+        """Chunks, or shards, beside each other."""
+        return -(-self.n_features // self._stored[1])
+
+    def _key(self, coordinates: tuple[int, int]) -> str:
+        return str(self.array.metadata.encode_chunk_key(coordinates))
+
+
+def zarr_reader(source: Any, column: str | None = None) -> ZarrReader:
+    """Reader of an open array, or of a folder with an array or a group, of which `column` names the array."""
+    array = _opened(source, column)
+    folder = _folder_of(array)
+    name = str(folder or array.store_path)
+    shape = check_shape(array.shape, name)
+    dtype = working_dtype(np.dtype(array.dtype), name)
+    band = int(array.chunks[0]) * shape[1] * np.dtype(array.dtype).itemsize
+    if min(band, shape[0] * shape[1] * np.dtype(array.dtype).itemsize) > MOST_BAND_BYTES:
+        raise SamplesFileError(
+            f"{name} has chunks of {array.chunks[0]} rows: rows that are stored together have {band / 1e9:.3g} GB, and "
+            f"at most {MOST_BAND_BYTES / 1e9:.3g} GB are held in memory at a time. Write it again with fewer rows a "
+            "chunk, or give array[:] if memory is large enough."
+        )
+    reader = ZarrReader(array, str(folder or ""), *shape, dtype, _state(folder).digest if folder else "")
+    _check_complete(reader)
+    return reader
+
+
+def _opened(source: Any, column: str | None) -> Any:
+    zarr = import_optional("zarr", "files")
+    if isinstance(source, (str, os.PathLike)):
+        path = str(Path(source).absolute())
+        try:
+            source = zarr.open(path, mode="r")
+        except Exception as error:
+            raise SamplesFileError(f"{path} cannot be opened as zarr: {describe_error(error)}") from error
+    if isinstance(source, zarr.Group):
+        names = sorted(name for name, _ in source.arrays())
+        if column not in names:
+            remedy = "choose one of them by column=" if column is None else f"none is named {column!r}"
+            raise SamplesFileError(f"{source.store_path} is a group of arrays ({', '.join(names)}): {remedy}.")
+        return source[column]
+    if column is not None:
+        raise SamplesFileError(f"{source.store_path} is one array: it has no column {column!r}.")
+    folder = _folder_of(source)
+    if folder is None or (source.read_only and Path(source.store.root).is_absolute()):
+        return source
+    return zarr.open_array(str(folder), mode="r")  # by its full name, which holds wherever the reader is unpickled
+
+
+def _folder_of(array: Any) -> Path | None:
+    """Folder of an array that lies in one."""
+    root = getattr(array.store, "root", None)
+    if root is None or type(array.store).__name__ != "LocalStore":
+        return None
+    return Path(root).absolute().joinpath(array.path)
+
+
+def _check_complete(reader: ZarrReader) -> None:
+    """Raise if a chunk is not there."""
+    n_rows, n_columns = (-(-size // step) for size, step in zip(reader.array.shape, reader._stored, strict=True))
+    n_stored = n_rows * n_columns
+    if not reader.path:
+        if reader.array.shards is None and reader.array.nchunks_initialized < n_stored:
+            missing = n_stored - reader.array.nchunks_initialized
+            raise _incomplete(reader, f"{missing} of {n_stored} chunks are missing")
+        return
+    for coordinates in itertools.product(range(n_rows), range(n_columns)):
+        key = reader._key(coordinates)
+        if not (Path(reader.path) / key).is_file():
+            raise _incomplete(reader, f"chunk {key} of {n_stored} is missing")
+
+
+def _incomplete(reader: ZarrReader, found: str) -> SamplesFileError:
+    return SamplesFileError(
+        f"{reader._name}: {found}. Either it was lost, or it was left out because it holds the fill value "
+        f"{reader.array.fill_value} only; if so, write it again with config={{'write_empty_chunks': True}}."
+    )
+
+
+@dataclass(frozen=True)
+class State:
+    """What the system knows of the files of a folder."""
+
+    digest: str
+    newest: str
+
+
+def _state(folder: str | os.PathLike[str]) -> State:
+    facts, newest = [], (0, "")
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)  # noqa: PTH118  # a hundred thousand of them, and Path takes its time
+            try:
+                status = os.stat(path)  # noqa: PTH116
+            except FileNotFoundError:
+                continue
+            facts.append(f"{os.path.relpath(path, folder)} {status.st_size} {status.st_mtime_ns}")
+            newest = max(newest, (status.st_mtime_ns, path))
+    return State(started_digest(*sorted(facts)).hexdigest(), newest[1])

@@ -1,0 +1,569 @@
+"""The estimator: the road from samples to atoms, and what is kept of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from elldict import persistence as model_file
+from elldict import transform as coding
+from elldict.backend.base import Array, Backend
+from elldict.backend.threads import one_blas_thread
+from elldict.checkpoint import checkpointed
+from elldict.data.dataset import Dataset
+from elldict.data.gpu_stream import place_on_device
+from elldict.diagnostics import Laws
+from elldict.fit import Options, fitted
+from elldict.online import FitResult, OnlineModel, State, advanced
+from elldict.persistence import packed, unpacked
+from elldict.progress import progress_bar
+from elldict.result import Callback, in_space
+from elldict.solver.loop import CheckpointHook, FitLog
+from elldict.validation import (
+    check_batch,
+    check_callback,
+    check_checkpoint,
+    check_codes,
+    check_exponents,
+    check_refinement,
+    check_rng,
+    check_same_space,
+    check_samples,
+    plain_seed,
+)
+
+__all__ = ["LpDictionaryLearning", "load"]
+
+ROUNDING = 1e-15
+"""Steps of this length are none: whoever asks for a smaller tolerance gets this one."""
+
+
+class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Dictionary learning by l_p-norm maximisation.
+
+    Finds the orthonormal atoms A that maximise the sum of ``|A y|**p`` over all samples y, for p > 2: the basis in
+    which the samples are sparse. With ``whiten=True`` the atoms need not be orthogonal, only linearly independent.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Number of atoms; None learns as many as there are features (with ``whiten=True``: as the rank of X).
+    p : float or decreasing sequence of float, default=3
+        Exponent of the norm, any number above 2. Smaller values are more accurate, larger ones converge in fewer
+        iterations; 3 is the best whole number. A sequence such as (3, 2.5, 2.2) is solved in turn, each from where the
+        one before ended: the way to small exponents when samples are few.
+    solver : {'auto', 'power'}, default='auto'
+        'power': the paper's generalized power method, all samples in every iteration. 'auto': the same answers in far
+        fewer looks at the samples, by Newton steps, guarded by the objective, on random samples that grow in number
+        as the error bar asks; the last steps are on all of them.
+    refine : {'auto', 'bernoulli-gaussian', 'sparse-corruption'} or None, default='auto'
+        What follows the l_p stages. 'bernoulli-gaussian': maximum likelihood for codes that are zero or Gaussian, with
+        Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'sparse-corruption': the
+        same for samples of which a few entries were hit by something larger; they are cleaned on the way. Not for
+        whitened samples, whose entries are no longer those that were hit. 'auto': whichever of the two the data bear
+        out, or none. None: nothing, the paper's answer.
+    center : bool, default=False
+        Subtract the mean of the samples.
+    whiten : bool, default=False
+        Learn in coordinates in which the samples are white. Needed when the dictionary is not orthogonal.
+    max_iter : int, default=1000
+        Most iterations of a start.
+    tol : float, default=1e-6
+        A start has converged when its atoms move by at most this much, in the root mean square. A refinement also
+        ends when they move by much less than their error bar.
+    n_init : int, default=1
+        Number of random starts; the one with the largest objective is kept.
+    half_life : float, default=None
+        For `partial_fit`: number of samples after which a sample counts half. Samples of a dictionary that drifts are
+        best forgotten; None forgets nothing.
+    transform_algorithm : {'linear', 'threshold', 'hard_threshold', 'omp'}, default='linear'
+        How `transform` makes codes: inner products; shrunk towards zero by `transform_alpha`; kept where they exceed
+        `transform_alpha`; at most `transform_n_nonzero_coefs` for each sample, by orthogonal matching pursuit (which
+        keeps the largest inner products when atoms are orthonormal).
+    transform_alpha : float, default=None
+        Threshold, in the units of the codes. Required by the two threshold algorithms.
+    transform_n_nonzero_coefs : int, default=None
+        Codes that 'omp' keeps for each sample; None means a tenth of the features, at least one and at most all.
+    device : str, default=None
+        Where `fit` works on arrays of NumPy and on files: 'cuda', or 'cuda:1' for the second graphics card; needs
+        torch. Samples are moved there if they fit, otherwise streamed through the card in every pass; fitted arrays
+        are NumPy's. None or 'cpu': on the host. Arrays of torch and CuPy are worked on where they are.
+    random_state : int, RandomState instance, Generator or None, default=None
+        Seed of the random starts.
+    verbose : bool, default=False
+        Show a progress bar on standard error.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features_in_)
+        Atoms, as rows: ``X - mean_`` is about ``codes @ components_``. Orthonormal unless whitened. Sorted by
+        decreasing share of the objective, the largest entry of each positive.
+    unmixing_ : array of shape (n_components_, n_features_in_)
+        Rows that make codes: ``codes = (X - mean_) @ unmixing_.T``. Not whitened, it is `components_`; whitened, the
+        codes have unit variance.
+    mixing_ : array of shape (n_features_in_, n_components_)
+        ``components_.T``, the name that users of ICA know.
+    mean_ : array of shape (n_features_in_,)
+        Mean of the samples; zeros if not centred.
+    n_components_ : int
+        Number of atoms.
+    n_features_in_ : int
+        Number of features of the samples.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X had them.
+    objective_ : float
+        Mean of ``|code|**p`` over samples and the atoms learned, for samples scaled to unit mean square over the
+        directions in which they vary.
+    n_iter_ : int
+        Iterations of the start that was kept, with those of the refinement.
+    n_passes_ : float
+        Looks at the whole data, with the survey, all starts and the final judgement.
+    density_ : array of shape (n_components_,)
+        Share of codes of each atom that are not zero, as fitted to the codes that `transform` makes by default.
+    scale_ : array of shape (n_components_,)
+        Standard deviation of the codes of each atom that are not zero, without noise.
+    noise_std_ : float
+        Standard deviation of the noise of a code, shared by all atoms; 0 if it is not above rounding.
+    expected_error_ : float
+        Error to be expected of `components_`, as :func:`elldict.metrics.recovery_error` would measure it if the true
+        atoms were known; from the moments of the fitted codes, of each atom and of each two. With `whiten=True` it is
+        twice the mean squared angle between atoms and truth, the error of the whitening included. Samples are taken to
+        be independent of each other.
+    atom_error_ : array of shape (n_components_,)
+        The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
+    corruption_rate_ : float
+        Share of the entries of samples that were hit, if `refined_` is 'sparse-corruption'; otherwise 0.
+    corruption_scale_ : float
+        Standard deviation of a hit, in the units of X; 0 if there is none.
+    refined_ : str or None
+        Name of the refinement that the answer has been through, None if it is the l_p answer.
+    converged_ : bool
+        Whether the answer that was kept converged.
+    status_ : str
+        How it ended, in words.
+    history_ : tuple of Iteration
+        Every iteration of every start; of a stream, those of the fit to its first samples.
+    n_samples_seen_ : int
+        Samples of the fit, or of all batches of a stream.
+
+    See Also
+    --------
+    sklearn.decomposition.FastICA : Independent component analysis by fixed-point iteration.
+    sklearn.decomposition.DictionaryLearning : Overcomplete dictionaries, by alternating minimisation.
+
+    Notes
+    -----
+    The method and its theory are those of Shen, Xue, Zhang, Letaief and Lau, "Complete Dictionary Learning via
+    l_p-norm Maximization", UAI 2020. Arrays of NumPy, torch and CuPy are multiplied where they are, and fitted arrays
+    are of the same kind.
+
+    Examples
+    --------
+    >>> from elldict import LpDictionaryLearning
+    >>> from elldict.datasets import make_bernoulli_gaussian
+    >>> from elldict.metrics import recovery_error
+    >>> X, dictionary, _ = make_bernoulli_gaussian(10_000, 32, density=0.3, random_state=0)
+    >>> model = LpDictionaryLearning(random_state=0).fit(X)
+    >>> bool(recovery_error(model.components_, dictionary) < 0.002)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "p": [Interval(Real, 2, np.inf, closed="neither"), tuple, list],
+        "solver": [StrOptions({"auto", "power"})],
+        "refine": [StrOptions({"auto", "bernoulli-gaussian", "sparse-corruption"}), None],
+        "center": ["boolean"],
+        "whiten": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, np.inf, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "half_life": [Interval(Real, 0, np.inf, closed="neither"), None],
+        "transform_algorithm": [StrOptions({"linear", "threshold", "hard_threshold", "omp"})],
+        "transform_alpha": [Interval(Real, 0, np.inf, closed="left"), None],
+        "transform_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
+        "device": [str, None],
+        "random_state": ["random_state", np.random.Generator],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        p: float | Sequence[float] = 3,
+        solver: str = "auto",
+        refine: str | None = "auto",
+        center: bool = False,
+        whiten: bool = False,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        n_init: int = 1,
+        half_life: float | None = None,
+        transform_algorithm: str = "linear",
+        transform_alpha: float | None = None,
+        transform_n_nonzero_coefs: int | None = None,
+        device: str | None = None,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.p = p
+        self.solver = solver
+        self.refine = refine
+        self.center = center
+        self.whiten = whiten
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.half_life = half_life
+        self.transform_algorithm = transform_algorithm
+        self.transform_alpha = transform_alpha
+        self.transform_n_nonzero_coefs = transform_n_nonzero_coefs
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        *,
+        callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> LpDictionaryLearning:
+        """Learn the dictionary of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Samples
+            Samples, as rows. Any array that follows the array API standard; integers are converted tile by tile. Or
+            samples that are left where they are: the name of a ``.npy``, zarr or parquet file, an open `numpy.memmap`
+            or zarr array, a dask array, or what :func:`elldict.open_samples` returns. A dask array is looked at by the
+            workers of the current dask.distributed client, or by dask's threads if there is none.
+        y : None
+            Ignored.
+        callback : callable, optional
+            Called with an :class:`~elldict.Iteration` after each iteration; the fit stops when it returns True.
+        checkpoint : str or path-like, optional
+            File to which the fit writes what it has learned, after each look at all samples. It must not be there
+            before, unless the fit is resumed, and it stays when the fit has ended.
+        resume : bool, default=False
+            Go on where the fit that wrote the checkpoint was interrupted, and end exactly where it would have ended.
+            Samples and parameters have to be the same. If there is no such file, the fit warns and starts from the
+            beginning.
+
+        Returns
+        -------
+        LpDictionaryLearning
+            The estimator itself.
+        """
+        check_callback(callback)
+        check_checkpoint(checkpoint, resume=resume)
+        before = dict(vars(self))
+        try:
+            with one_blas_thread():
+                self._fit(X, callback, None if checkpoint is None else Path(checkpoint))
+        except BaseException:  # an interrupted or failed fit leaves the estimator as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, callback: Callback | None, checkpoint: Path | None) -> None:
+        """The road from samples to atoms."""
+        given = check_samples(self, X, fitting=True)
+        options = self._options()
+        rng = check_rng(self.random_state, stream=1)
+        samples, shown = place_on_device(given, self.device), in_space(callback, given.backend)
+        with samples.backend.own_stream():
+            if checkpoint is None:
+                self._learn(samples, given.backend, options, rng, shown)
+                return
+            about = {**asdict(options), "random_state": plain_seed(self.random_state)}
+            with checkpointed(checkpoint, samples, about, rng) as (remembered, hook):
+                self._learn(remembered, given.backend, options, rng, hook.telling(shown), hook)
+
+    def _learn(
+        self,
+        samples: Dataset,
+        backend: Backend,
+        options: Options,
+        rng: np.random.Generator,
+        callback: Callback | None,
+        hook: CheckpointHook | None = None,
+    ) -> None:
+        """The same for samples on their device; fitted arrays live in `backend`."""
+        with self._shown(callback) as shown:
+            log = FitLog(shown, hook)
+            fit = fitted(samples, options, rng, log, stacklevel=6)
+        self._keep(FitResult.of(fit, log.passes), backend, samples.dtype)
+        self._keep_state(OnlineModel.begin(fit, options, log.passes))
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None) -> LpDictionaryLearning:  # noqa: ARG002
+        """Go on learning from a batch of samples, which is looked at once and then forgotten.
+
+        The first batches are collected until there are 40 samples a feature, at least 1000, and fitted as `fit` does;
+        `status_` says so. From then on a batch moves the atoms by one Newton step, and what is kept does not grow with
+        the number of samples. This is an approximation: to first order its error is that of a fit to all samples, and
+        `expected_error_` says how large that is, drift apart; but a wrong start, of which the first fit warns, stays
+        wrong. Atoms keep their order and signs from batch to batch. After `fit`, the stream goes on from there.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, as rows; a single one is enough.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        LpDictionaryLearning
+            The estimator itself.
+        """
+        before = dict(vars(self))
+        try:
+            with one_blas_thread():
+                self._partial_fit(X)
+        except BaseException:  # a batch that cannot be used leaves the estimator as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _partial_fit(self, X: Any) -> None:
+        state: State | None = getattr(self, "_state", None)
+        if state is None and hasattr(self, "components_"):
+            raise ValueError(
+                "This model comes from a file, which keeps its atoms but not what a stream needs to go on. Pickle a "
+                "model that is to go on with partial_fit, or begin a new one."
+            )
+        if state is not None:
+            check_same_space(self, X, self.components_, "partial_fit")
+        samples = check_batch(self, X, first=state is None)
+        rng = check_rng(self.random_state, stream=1)
+        state, learned = advanced(state, samples, self._options(), self.half_life, rng, stacklevel=5)
+        self._keep(learned, samples.backend, samples.dtype)
+        self._keep_state(state)
+
+    def _options(self) -> Options:
+        """Parameters of a fit, checked."""
+        check_refinement(self.refine, whiten=self.whiten)
+        return Options(
+            n_components=self.n_components,
+            exponents=check_exponents(self.p),
+            solver=self.solver,
+            refine=self.refine,
+            center=self.center,
+            whiten=self.whiten,
+            max_iter=self.max_iter,
+            tol=max(self.tol, ROUNDING),
+            n_init=self.n_init,
+        )
+
+    def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
+        """Codes of samples, by `transform_algorithm`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Samples
+            Samples, as rows; whatever `fit` takes.
+        out : str or path-like, default=None
+            File for the codes, ``.npy`` or ``.zarr``. They are written block by block and need no memory; the file is
+            complete or it is not there.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components_)
+            Codes; those written to a file are left on disk, as a `numpy.memmap` or a zarr array. Of a dask array, a
+            lazy dask array.
+        """
+        check_is_fitted(self)
+        self._validate_params()  # those of transform may have been set after the fit
+        check_same_space(self, X, self.components_, "transform")
+        rows, rule = self._coder()
+        samples = check_samples(self, X, fitting=False)
+        if out is not None:
+            return coding.encode_into(out, samples, rows, self.mean_, rule)
+        return coding.encode(samples, rows, self.mean_, rule)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rebuild samples from codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components_)
+            Codes.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features_in_)
+            ``X @ components_ + mean_``.
+        """
+        check_is_fitted(self)
+        return coding.decode(check_codes(self, X, self.components_), self.components_, self.mean_)
+
+    def score_samples(self, X: Any) -> Array:
+        """Log-likelihood of each sample under the fitted law: atoms, densities, scales and noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Samples
+            Samples, as rows; whatever `fit` takes.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Log-likelihoods, in the units of X. Directions in which the samples of the fit did not vary are left out.
+        """
+        return coding.log_likelihoods(*self._judged(X, "score_samples"))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Mean log-likelihood of samples, for choosing p and n_components on data that the fit has not seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Samples
+            Samples, as rows; whatever `fit` takes.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+            Mean of `score_samples`.
+        """
+        return coding.mean_log_likelihood(*self._judged(X, "score"))
+
+    def _judged(self, X: Any, method: str) -> tuple[Dataset, Array, Array, coding.Likelihood]:
+        """Samples, and what makes log-likelihoods of them."""
+        check_is_fitted(self)
+        check_same_space(self, X, self.components_, method)
+        samples = check_samples(self, X, fitting=False)
+        laws = (self.density_, self.scale_, self.noise_std_)
+        rows, rule = coding.likelihood_coder(self.unmixing_, self._rest, laws, self._rest_std)
+        return samples, rows, self.mean_, rule
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that :func:`elldict.load` reads.
+
+        The file is complete or it is not there: an older one is replaced in the last moment. A `random_state` that is
+        an object rather than a number is not kept.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to write; by custom it ends in ``.npz``.
+        """
+        check_is_fitted(self)
+        model_file.write(path, *packed(self))
+
+    def _shown(self, callback: Callback | None) -> AbstractContextManager[Callback | None]:
+        if not self.verbose:
+            return nullcontext(callback)
+        return progress_bar(f"l_{self.p}", self.tol, callback)
+
+    def _keep(self, learned: FitResult, backend: Backend, dtype: str) -> None:
+        """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
+        self.components_ = backend.asarray(learned.components, dtype)
+        self.unmixing_ = backend.asarray(learned.unmixing, dtype) if self.whiten else self.components_
+        self.mean_ = backend.asarray(learned.mean, dtype)
+        self.n_components_ = len(learned.components)
+        self._keep_laws(learned.laws, backend, dtype)
+        self.objective_ = learned.objective
+        self.converged_ = learned.converged
+        self.status_ = learned.status
+        self.refined_ = learned.refined
+        self.n_iter_ = learned.n_iter
+        self.n_passes_ = learned.n_passes
+        self.history_ = learned.history
+
+    def _keep_state(self, state: State) -> None:
+        """What `partial_fit` needs to go on."""
+        self._state = state
+        self.n_samples_seen_ = state.n_seen
+
+    def _keep_laws(self, laws: Laws, backend: Backend, dtype: str) -> None:
+        """What the codes say of themselves."""
+        self.density_ = backend.asarray(laws.density, dtype)
+        self.scale_ = backend.asarray(laws.scale, dtype)
+        self.atom_error_ = backend.asarray(laws.atom_error, dtype)
+        self.noise_std_ = laws.noise_std
+        self.expected_error_ = laws.expected_error
+        self.corruption_rate_ = laws.corruption_rate
+        self.corruption_scale_ = laws.corruption_scale
+        self._rest = backend.asarray(laws.rest, dtype)
+        self._rest_std = laws.rest_std
+
+    def _coder(self) -> tuple[Array, coding.Rule]:
+        """Rows for the linear codes, and what is done with them."""
+        default = min(self.n_components_, max(1, self.n_features_in_ // 10))
+        n_nonzero = self.transform_n_nonzero_coefs or default
+        return coding.coder(
+            self.transform_algorithm, self.components_, self.unmixing_, alpha=self.transform_alpha, n_nonzero=n_nonzero
+        )
+
+    @property
+    def mixing_(self) -> Array:
+        """Transposed atoms."""
+        return self.components_.T
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
+    """Read a model written by :meth:`LpDictionaryLearning.save`.
+
+    Nothing in the file is executed, and nothing in it is believed before it is checked.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to read.
+
+    Returns
+    -------
+    LpDictionaryLearning
+        The fitted estimator, with NumPy arrays.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model file, or is damaged. It is a ValueError.
+
+    Examples
+    --------
+    >>> import os, tempfile, elldict
+    >>> X, _, _ = elldict.datasets.make_bernoulli_gaussian(2000, 8, density=0.3, random_state=0)
+    >>> model = elldict.LpDictionaryLearning(random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(os.path.join(folder, "model.npz"))
+    ...     again = elldict.load(os.path.join(folder, "model.npz"))
+    >>> bool((again.transform(X) == model.transform(X)).all())
+    True
+    """
+    header, arrays = model_file.read(path)
+    try:
+        return unpacked(LpDictionaryLearning, header, arrays)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise model_file.ModelFileError(f"{path} does not hold a fitted LpDictionaryLearning: {error}") from error

@@ -1,0 +1,221 @@
+"""Model files: arrays and a JSON header in an uncompressed zip archive, readable by ``numpy.load``.
+
+Reading executes nothing and believes nothing: names, types and sizes are checked against the file itself before
+memory is taken. This module knows no estimator.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from elldict.atomic import write_atomically
+from elldict.backend.base import to_numpy
+from elldict.result import Iteration
+
+VERSION = 1
+HEADER = "header.json"
+MAX_HEADER_BYTES = 2**20
+MEMBER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\.npy")
+
+
+class ModelFileError(ValueError):
+    """The file is not a model file, or is damaged."""
+
+
+def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a model file; until it is complete and on disk, an older file at `path` stays as it is."""
+    text = json.dumps({**header, "version": VERSION}, allow_nan=False, indent=1)
+    write_atomically(Path(path), lambda stream: _write_members(stream, text, arrays))
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of a model file; ModelFileError if it is anything else."""
+    path = Path(path)
+    with path.open("rb") as stream:  # a file that is not there or not readable is no damaged file
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                members = _checked_members(path, archive)
+                header = _read_header(path, archive, members.pop(HEADER))
+                arrays = {name.removesuffix(".npy"): _read_array(archive, info) for name, info in members.items()}
+        except ModelFileError:
+            raise
+        except Exception as error:  # the parsers below raise what they like on damaged files
+            raise ModelFileError(f"{path} is not a model file, or is damaged: {error}") from error
+    return header, arrays
+
+
+def _write_members(stream: IO[bytes], text: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(HEADER, text)
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def _checked_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Members by name, none of them larger than the file that holds it."""
+    size = path.stat().st_size
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        name = info.filename
+        if name != HEADER and not MEMBER_NAME.fullmatch(name):
+            raise ModelFileError(f"{path} holds a member named {name!r}, which no model has.")
+        if name in members:
+            raise ModelFileError(f"{path} holds two members named {name!r}.")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise ModelFileError(f"{path}: member {name!r} is compressed, which no model is.")
+        members[name] = info
+    claimed = sum(info.file_size for info in members.values())
+    if claimed > size:
+        raise ModelFileError(f"{path} claims {claimed} bytes of content and has {size}.")
+    if HEADER not in members:
+        raise ModelFileError(f"{path} has no {HEADER}: it was not written by save().")
+    return members
+
+
+def _read_header(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> dict[str, Any]:
+    if info.file_size > MAX_HEADER_BYTES:
+        raise ModelFileError(f"{path}: the header has {info.file_size} bytes, expected at most {MAX_HEADER_BYTES}.")
+    header = json.loads(archive.read(info))
+    if not isinstance(header, dict):
+        raise ModelFileError(f"{path}: the header is a {type(header).__name__}, expected an object.")
+    version = header.pop("version", None)
+    if version != VERSION:
+        raise ModelFileError(f"{path} has format version {version!r}; this elldict reads version {VERSION}.")
+    return header
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    with archive.open(info) as member:
+        magic = npy.read_magic(member)
+        read_head = npy.read_array_header_1_0 if magic == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read_head(member)
+        if dtype.kind not in "fiub":
+            raise ValueError(f"member {info.filename!r} has dtype {dtype}, expected plain numbers.")
+        expected = info.file_size - member.tell()
+        if min(shape, default=1) < 0 or int(np.prod(shape, dtype=object)) * dtype.itemsize != expected:
+            raise ValueError(f"member {info.filename!r} claims shape {shape} of {dtype} and has {expected} bytes.")
+        data = member.read()  # reads to the end, so that the checksum is verified
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy()
+
+
+Model = TypeVar("Model", bound=BaseEstimator)
+
+SCALARS: dict[str, type] = {
+    "n_components_": int,
+    "n_features_in_": int,
+    "objective_": float,
+    "n_iter_": int,
+    "n_passes_": float,
+    "n_samples_seen_": int,
+    "converged_": bool,
+    "status_": str,
+    "noise_std_": float,
+    "expected_error_": float,
+    "corruption_rate_": float,
+    "corruption_scale_": float,
+    "_rest_std": float,
+}
+ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
+CONSISTENT = 0.01
+"""Departure of unmixing @ components.T from the identity that rounding explains, of float32 and hard whitening too."""
+
+REFINEMENTS = (None, "bernoulli-gaussian", "sparse-corruption")
+COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
+COUNTS = ("start", "stage", "iteration")
+
+
+def packed(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of a fitted estimator."""
+    header: dict[str, Any] = {
+        "class": type(model).__name__,
+        "params": {name: _plain(value) for name, value in model.get_params().items()},
+        "fitted": {name: getattr(model, name) for name in SCALARS},
+        "refined_": model.refined_,
+        "history_columns": COLUMNS,
+    }
+    if hasattr(model, "feature_names_in_"):
+        header["feature_names_in_"] = [str(name) for name in model.feature_names_in_]
+    arrays = {name: to_numpy(getattr(model, f"{name}_")) for name in ARRAYS}
+    arrays["rest"] = to_numpy(model._rest)
+    arrays["history"] = np.array([astuple(iteration)[: len(COLUMNS)] for iteration in model.history_], dtype=np.float64)
+    return header, arrays
+
+
+def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
+    """Estimator of this kind from a header and arrays; KeyError, TypeError or ValueError if they do not fit."""
+    if header["class"] != kind.__name__:
+        raise ValueError(f"it is a {header['class']!r}")
+    model: Any = kind(**header["params"])
+    model._validate_params()
+    for name, expected in SCALARS.items():
+        setattr(model, name, _checked_scalar(name, header["fitted"][name], expected))
+    m, n = model.n_components_, model.n_features_in_
+    if header["refined_"] not in REFINEMENTS:
+        raise ValueError(f"refined_ is {header['refined_']!r}")
+    model.refined_ = header["refined_"]
+    shapes = {"components": (m, n), "unmixing": (m, n), "mean": (n,)}
+    for name in ARRAYS:
+        array, shape = arrays[name], shapes.get(name, (m,))
+        finite = name == "atom_error" or np.all(np.isfinite(array))  # atoms beyond the rank have no error
+        if array.shape != shape or array.dtype.kind != "f" or not finite:
+            raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
+        setattr(model, f"{name}_", array)
+    _check_sense(arrays)
+    rest = arrays["rest"]
+    if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
+        raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
+    model._rest = rest
+    rows = (dict(zip(header["history_columns"], row, strict=True)) for row in arrays["history"].tolist())
+    model.history_ = tuple(_iteration(row) for row in rows)
+    if "feature_names_in_" in header:
+        names = header["feature_names_in_"]
+        if not (isinstance(names, list) and len(names) == n and all(isinstance(name, str) for name in names)):
+            raise ValueError(f"feature_names_in_ is not a list of {n} names")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    return cast(Model, model)
+
+
+def _check_sense(arrays: dict[str, NDArray[Any]]) -> None:
+    """Numbers that no fit gives would be wrong in silence: codes and samples follow from each other by them."""
+    density, scale = arrays["density"], arrays["scale"]
+    if np.any((density < 0) | (density > 1)) or np.any(scale < 0):
+        raise ValueError("density is no share, or scale is negative")
+    product = arrays["unmixing"].astype(np.float64) @ arrays["components"].astype(np.float64).T
+    off = float(np.max(np.abs(product - np.eye(len(product)))))
+    if not off < CONSISTENT:
+        raise ValueError(f"unmixing does not undo components (off by {off:.2g})")
+
+
+def _checked_scalar(name: str, value: Any, expected: type) -> Any:
+    if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"{name} is {value!r}, expected a {expected.__name__}")
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError(f"{name} holds characters that cannot be printed")
+    return value
+
+
+def _iteration(row: dict[str, Any]) -> Iteration:
+    return Iteration(**{name: int(value) if name in COUNTS else value for name, value in row.items()})
+
+
+def _plain(value: Any) -> Any:
+    """Parameter as JSON knows it; an object that it does not know is left out."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (bool, int, float, str, type(None))) else None

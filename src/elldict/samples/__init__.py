@@ -1,1 +1,0 @@
-"""Samples: the only room that knows where data lives."""

@@ -1,0 +1,213 @@
+"""Sparse corruption: samples are sparse in the atoms, but for a few entries that were hit, and some Gaussian noise.
+
+So a sample has two sparse parts in two bases, codes in the atoms' and corruption in its own. Message passing tells
+them apart: given the corruption, the codes are seen through Gaussian noise, and the best guess of them follows from
+their law; given the codes, the corruption is. What one half knows already is taken out of what it tells the other
+(the extrinsic part), and its reliability is one variance for all values, so a round is two products with A and two
+functions of one value. The variances of all rounds are found on a few samples; for all others the rounds are replayed
+with them, sample by sample, and nothing is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.backend.base import Array, Backend, Work
+from elldict.solver.spike_slab import SpikeSlab
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+MOST_ROUNDS = 25
+STILL = 0.03
+"""Relative change of the variance at which further rounds are of no use."""
+
+EXPLAINED = 0.8
+"""A sample with more active codes and hit entries together than this share of its entries explains nothing: as many
+unknowns as equations fit anything. Laws are learned from the others."""
+
+
+@dataclass(frozen=True)
+class CorruptionLaw:
+    """Law of the codes, and of what is added to samples, in samples of unit mean square."""
+
+    density: Vector  # (m,)
+    power: Vector  # (m,) variance of an active code
+    rate: float  # share of entries that were hit
+    size: float  # variance of a hit
+    noise: float  # variance of the Gaussian noise on every entry
+    least_noise: float
+
+    @classmethod
+    def guess(cls, n_atoms: int, least_noise: float) -> CorruptionLaw:
+        """Where learning begins: sparse codes with most of the power, few and large hits, a little noise."""
+        return cls(np.full(n_atoms, 0.3), np.full(n_atoms, 2.7), 0.05, 1.0, 0.05, least_noise)
+
+    def codes(self, noise: float) -> SpikeSlab:
+        """Law of the codes seen through noise of this variance."""
+        return SpikeSlab(self.density, self.power, noise, self.least_noise)
+
+
+@dataclass(frozen=True)
+class ExtrinsicDenoiser:
+    """z (level + swing tanh(offset + rate z^2)): the extrinsic part of the best guess of what is behind z."""
+
+    level: Any
+    swing: Any
+    offset: Any
+    rate: Any
+
+    def in_unit(self, unit: float) -> ExtrinsicDenoiser:
+        """Gate for values that are smaller by this factor."""
+        return replace(self, rate=self.rate * unit**2)
+
+    def move_to(self, backend: Backend, dtype: str) -> ExtrinsicDenoiser:
+        """The same gate where the tile is."""
+        fields = (self.level, self.swing, self.offset, self.rate)
+        return ExtrinsicDenoiser(*(backend.asarray(np.atleast_1d(value), dtype) for value in fields))
+
+    def __call__(self, z: Array, work: Work, xp: Any, into: str) -> Array:
+        """Pass values z (b, n) through the gate; not into themselves."""
+        gain = work.map(xp.multiply, z, z, into=into)
+        for function, operand in ((xp.multiply, self.rate), (xp.add, self.offset)):
+            gain = work.map(function, gain, operand, into=into)
+        gain = work.map(xp.tanh, gain, into=into)
+        for function, operand in ((xp.multiply, self.swing), (xp.add, self.level), (xp.multiply, z)):
+            gain = work.map(function, gain, operand, into=into)
+        return gain
+
+
+@dataclass(frozen=True)
+class AmpRound:
+    """One exchange of messages: codes to samples, samples to codes."""
+
+    to_samples: ExtrinsicDenoiser
+    to_codes: ExtrinsicDenoiser
+
+
+def clean(Y: Array, decode: Array, rounds: tuple[AmpRound, ...], work: Work, xp: Any) -> Array:
+    """Samples (b, n) without their corruption, as far as it is recognised; codes of Y are ``Y @ decode``.
+
+    `decode` is an orthonormal matrix times a unit, which the gates have to know.
+    """
+    backend, dtype = Backend.of(Y), str(Y.dtype).rsplit(".", maxsplit=1)[-1]
+    power = float(xp.sum(decode * decode)) / int(decode.shape[1])
+    rebuild = decode.T / power
+    clean = Y
+    for number in rounds:
+        to_samples = number.to_samples.move_to(backend, dtype)
+        to_codes = number.to_codes.in_unit(math.sqrt(power)).move_to(backend, dtype)
+        Z = work.matmul(clean, decode, into="codes")
+        guess = to_samples(Z, work, xp, into="guess")
+        rest = work.map(xp.subtract, Y, work.matmul(guess, rebuild, into="rest"), into="rest")
+        clean = work.map(xp.subtract, Y, to_codes(rest, work, xp, into="clean"), into="clean")
+    return clean
+
+
+@dataclass(frozen=True)
+class AmpSchedule:
+    """What came of some rounds over a few samples."""
+
+    model: CorruptionLaw
+    rounds: tuple[AmpRound, ...]
+    blur: float  # variance of the noise through which codes of cleaned samples are seen
+
+
+def learned(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int) -> CorruptionLaw:
+    """Law that suits the samples Y (b, n) at A, learned along the way of `n_rounds` rounds."""
+    return _exchanged(Y, A, model, n_rounds, learn=True).model
+
+
+def compute_schedule(Y: Matrix, A: Matrix, model: CorruptionLaw) -> AmpSchedule:
+    """Rounds that tell codes and corruption of Y (b, n) apart under a given law."""
+    return _exchanged(Y, A, model, MOST_ROUNDS, learn=False)
+
+
+def first_residual(Y: Matrix, A: Matrix, codes: SpikeSlab) -> Matrix:
+    """Samples Y (b, n) without their codes, whose law is known: the first message, all else being noise to it."""
+    half = _Half.of(Y @ A.T, codes.noise, codes.density, codes.power, np.zeros(1))
+    return Y - half.told(half.seen) @ A
+
+
+def _exchanged(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int, *, learn: bool) -> AmpSchedule:
+    blur = model.rate * model.size + model.noise
+    clean, rounds = Y, []
+    for _ in range(n_rounds):
+        codes = _Half.of(clean @ A.T, blur, model.density, model.power, np.zeros(1))
+        rest = Y - codes.told(codes.seen) @ A
+        noise = np.array([model.noise])
+        hits = _Half.of(rest, codes.sent, np.array([model.rate]), model.size + noise, noise)
+        clean = Y - hits.told(rest)
+        rounds.append(AmpRound(codes.denoiser, hits.denoiser))
+        before, blur = blur, max(hits.sent, model.least_noise)
+        if learn:
+            model = _maximised(model, codes, hits)
+        elif abs(math.log(blur / before)) < STILL:
+            break
+    return AmpSchedule(model, tuple(rounds), blur)
+
+
+@dataclass(frozen=True)
+class _Half:
+    """One half of a round: values seen through Gaussian noise, each from one of two centred Gaussians."""
+
+    seen: Matrix
+    activity: Matrix  # probability of the wide one
+    wide: Vector  # share of a value that is kept if it comes from the wide one
+    narrow: Vector
+    blur: float  # variance of the noise
+    sent: float  # variance of what is told to the other half
+    denoiser: ExtrinsicDenoiser
+
+    @classmethod
+    def of(cls, seen: Matrix, blur: float, density: Vector, wide: Vector, narrow: Vector) -> _Half:
+        kept_wide, kept_narrow = wide / (wide + blur), narrow / (narrow + blur)
+        ratio = (wide + blur) / (narrow + blur)
+        offset = 0.5 * (np.log(density) - np.log1p(-density) - 0.5 * np.log(ratio))
+        rate = 0.25 * (1 / (narrow + blur) - 1 / (wide + blur))
+        activity = 0.5 * (1 + np.tanh(offset + rate * seen**2))
+        between = activity * (1 - activity) * ((kept_wide - kept_narrow) * seen) ** 2
+        variance = float(np.mean(blur * (kept_narrow + activity * (kept_wide - kept_narrow)) + between))
+        variance = min(max(variance, 1e-6 * blur), 0.98 * blur)
+        sent = 1 / (1 / variance - 1 / blur)
+        a, b = sent / variance, sent / blur
+        swing = 0.5 * a * (kept_wide - kept_narrow)
+        denoiser = ExtrinsicDenoiser(a * kept_narrow + swing - b, swing, offset, rate)
+        return cls(seen, activity, kept_wide, kept_narrow, blur, sent, denoiser)
+
+    def told(self, z: Matrix) -> Matrix:
+        """Extrinsic guess of what is behind z."""
+        denoiser = self.denoiser
+        return np.asarray(z * (denoiser.level + denoiser.swing * np.tanh(denoiser.offset + denoiser.rate * z**2)))
+
+    def powers(self, rows: NDArray[np.bool_]) -> tuple[Vector, Vector, Vector]:
+        """Share of values from the wide Gaussian, and variances of both, for each column."""
+        z2, active = self.seen[rows] ** 2, self.activity[rows]
+        inactive = 1 - active
+        wide = self.wide**2 * np.sum(active * z2, axis=0) + self.wide * self.blur * np.sum(active, axis=0)
+        narrow = self.narrow**2 * np.sum(inactive * z2, axis=0) + self.narrow * self.blur * np.sum(inactive, axis=0)
+        return np.mean(active, axis=0), wide / len(active), narrow / len(active)
+
+
+def _maximised(model: CorruptionLaw, codes: _Half, hits: _Half) -> CorruptionLaw:
+    """One step of expectation maximisation for all parameters, over samples that explain something."""
+    unknowns = np.sum(codes.activity, axis=1) + np.sum(hits.activity, axis=1)
+    rows = unknowns < EXPLAINED * hits.seen.shape[1]
+    if np.mean(rows) < 0.2:
+        rows = np.ones_like(rows)
+    active, wide, _ = codes.powers(rows)
+    share, hit, inactive = (float(np.mean(column)) for column in hits.powers(rows))
+    noise = max(inactive / max(1 - share, 1e-9), model.least_noise)
+    return replace(
+        model,
+        density=np.clip(active, 1e-4, 1 - 1e-4),
+        power=np.maximum(wide / np.maximum(active, 1e-9), model.least_noise),
+        rate=min(max(share, 1e-6), 0.9),
+        size=max(hit / max(share, 1e-9) - noise, model.least_noise),
+        noise=noise,
+    )

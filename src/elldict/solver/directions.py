@@ -1,0 +1,198 @@
+"""Directions: how the statistics of a pass move A."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from elldict.backend.base import NUMPY, Array, Backend, svd
+from elldict.solver.objective import Statistics
+
+LEAST_SINGULAR_VALUE = 1e-6
+"""Relative to the largest: smaller ones would be lost in rounding, and are left to the decomposition."""
+
+MOST_STEPS = 24
+ROUNDING = 1e-13
+
+
+def polar(G: Array) -> Array:
+    """Polar factor of G (m, n), m <= n: the maximiser of <A, G> over orthonormal rows.
+
+    Orthonormal to rounding whatever the condition of G, singular G included, because both singular bases are.
+    """
+    if Backend.of(G).on_gpu:
+        found = polar_by_products(G)
+        if found is not None:
+            return found
+    U, _, Vt = svd(G)
+    return U @ Vt
+
+
+def polar_by_products(G: Array) -> Array | None:
+    """The same by products of matrices alone, which a graphics card does a hundred times faster; None if it fails.
+
+    Newton and Schulz's iteration X <- X (3 - X^T X) / 2, each step scaled so that singular values between a lower bound
+    and one come as close to one as a cubic can bring them (Chen and Chow).
+    """
+    xp = Backend.of(G).xp
+    S = G @ G.T
+    # the fourth root of the norm of S^2 is no smaller than the largest singular value of G, and hardly larger
+    S = S / xp.linalg.matrix_norm(S)
+    X = G / xp.sqrt(xp.linalg.matrix_norm(G @ G.T) * xp.sqrt(xp.linalg.matrix_norm(S @ S)))
+    least = LEAST_SINGULAR_VALUE
+    for number in range(MOST_STEPS):
+        scale = math.sqrt(3 / (1 + least + least**2))
+        X = _cubic(X, 1.5 * scale, -0.5 * scale**3)
+        least = 0.5 * scale * least * (3 - (scale * least) ** 2)
+        close = 1 - least < ROUNDING
+        if close and number % 4 == 3 and float(lack_of_orthonormality(X)) < 1e-7:  # the next step is the last
+            return nearby_polar(X, steps=1)
+    return None
+
+
+def _cubic(X: Array, once: float, thrice: float) -> Array:
+    kernels = Backend.of(X).kernels
+    if kernels is not None:
+        found: Array = kernels.cubic(X, once, thrice)
+        return found
+    return once * X + thrice * (X @ X.T @ X)
+
+
+def nearby_polar(X: Array, steps: int = 3) -> Array:
+    """Polar factor of X (m, n) close to orthonormal: singular values between 0 and 1.5, the closer to 1 the better.
+
+    A quintic takes a distance of e to 2.5 e^3: .1, .0025, 4e-8, 2e-22.
+    """
+    kernels = Backend.of(X).kernels
+    for _ in range(steps):
+        if kernels is not None:
+            X = kernels.quintic(X)
+            continue
+        S = X @ X.T
+        X = 1.875 * X + (0.375 * (S @ S) - 1.25 * S) @ X
+    return X
+
+
+def lack_of_orthonormality(X: Array) -> Array:
+    """Largest entry of X X^T - I, as an array of one number; NaN if X holds one."""
+    backend = Backend.of(X)
+    xp = backend.xp
+    return xp.max(xp.abs(X @ X.T - xp.eye(int(X.shape[0]), dtype=X.dtype, device=backend.device)))
+
+
+def random_orthonormal(m: int, n: int, rng: np.random.Generator, backend: Backend = NUMPY) -> Array:
+    """Uniformly distributed (Haar) orthonormal rows, shape (m, n); the same ones in every space."""
+    return polar(backend.asarray(rng.standard_normal((m, n)), "float64"))
+
+
+Step = Callable[[Statistics, Array], Array]
+
+CLOSE_ENOUGH = 1e-12
+"""Lack of orthonormality of a step that was made by products and counts as done."""
+
+
+def power_step(stats: Statistics, A: Array) -> Array:  # noqa: ARG001
+    """Paper, Algorithm 2: move to the maximiser of the linearised objective.
+
+    The objective is convex, so it never falls.
+    """
+    return polar(stats.G)
+
+
+@dataclass(frozen=True)
+class IdleStep:
+    """Turn each atom to where the samples that do not use it vary least, and all together to the nearest orthonormal.
+
+    One step of inverse iteration for each atom. With few samples pairs of atoms do feel each other, and Newton's step
+    for pairs needs hundreds of iterations where this one, which knows all the directions of an atom at once, needs
+    six. Its fixed point is the truth without noise only, and it costs n times a plain step: for few samples.
+    """
+
+    least: float  # without noise, the matrix is singular at the truth but for this
+
+    def __call__(self, stats: Statistics, A: Array) -> Array:
+        """Move A (m, k) by the sums over idle samples."""
+        backend = Backend.of(A)
+        xp = backend.xp
+        traces = xp.reshape(xp.linalg.trace(stats.inactive), (-1, 1, 1))
+        H = stats.inactive / xp.where(traces > 0, traces, xp.ones_like(traces))
+        floor = self.least * xp.eye(int(A.shape[1]), dtype=A.dtype, device=backend.device)
+        turned = xp.linalg.solve(H + floor, A[:, :, None])[:, :, 0]
+        return polar(turned / xp.linalg.vector_norm(turned, axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class PairwiseNewton:
+    """Newton's step for each pair of atoms by itself: near a maximum the pairs do not feel each other.
+
+    With C = E[g(Z) Z^T], turning atom i towards j by a small angle changes the objective by C_ij - C_ji to first order
+    and by -h_ij/2 to second, h_ij = C_ii + C_jj - v_j E g_i' - v_i E g_j'. Where h is small or negative, far from a
+    maximum, a share of C_ii + C_jj stands in for it. Directions that belong to no atom are turned to in the same way;
+    there is nothing on their side, and their mean square is what the atoms leave of that of the samples, one.
+    """
+
+    least_curvature: float = 0.1
+    longest: float = 0.3  # on the root mean square angle
+
+    def __call__(self, stats: Statistics, A: Array) -> Array:
+        """Move A (m, k) by the rotation of these angles."""
+        backend = Backend.of(A)
+        moved, angles = self._moved(stats, A)
+        if angles is None:
+            return polar(moved)
+        if backend.on_gpu:  # by products, ten times faster there; from far away they do not converge
+            turned = nearby_polar(moved)
+            if float(lack_of_orthonormality(turned)) < CLOSE_ENOUGH:
+                return turned
+        # Cayley's transform: orthogonal because the angles are antisymmetric, and a ninth of the price of the polar
+        # factor of I + angles, from which it differs in third order
+        half = angles / 2
+        identity = backend.xp.eye(int(A.shape[0]), dtype=A.dtype, device=backend.device)
+        return backend.xp.linalg.solve(identity - half, A + half @ A)
+
+    def prefetcher(self, stats: Statistics, A: Array) -> Array:
+        """The same without a look at whether it has worked: whoever takes the step finds out later."""
+        return nearby_polar(self._moved(stats, A)[0])
+
+    def _moved(self, stats: Statistics, A: Array) -> tuple[Array, Array | None]:
+        """A moved along the tangent, and the angles that took it there if they stay in its span."""
+        xp = Backend.of(A).xp
+        m, k = (int(size) for size in A.shape)
+        kernels = Backend.of(A).kernels
+        if kernels is None:
+            angles = pairwise_angles(stats, stats.G, A, self.least_curvature)
+            squares = xp.sum(angles * angles)
+        else:
+            angles, squares = kernels.angles(stats.G @ A.T, stats.slope, stats.z2, stats.weight, self.least_curvature)
+        outside = None if m == k else self._outside(stats, A)
+        squares = squares if outside is None else squares + xp.sum(outside * outside)
+        # as much as the longest step allows, without asking the device for a number
+        shrink = self.longest / xp.sqrt(xp.maximum(squares / m, xp.full_like(squares, self.longest**2)))
+        if outside is not None:
+            return shrink * (angles @ A + outside) + A, None
+        angles = shrink * angles
+        return A + angles @ A, angles
+
+    def _outside(self, stats: Statistics, A: Array) -> Array:
+        """Steps (m, k) out of the span of the atoms."""
+        xp = Backend.of(A).xp
+        m, k = (int(size) for size in A.shape)
+        C = stats.G @ A.T / stats.weight
+        own = xp.linalg.diagonal(C)
+        left = k - xp.sum(stats.z2) / stats.weight
+        rest = xp.maximum(left, xp.zeros_like(left)) / (k - m)
+        curvature = xp.maximum(own - rest * stats.slope / stats.weight, self.least_curvature * own)
+        return (stats.G / stats.weight - C @ A) / curvature[:, None]
+
+
+def pairwise_angles(stats: Statistics, G: Array, A: Array, least_curvature: float) -> Array:
+    """Antisymmetric angles (m, m) by which Newton's step turns the atoms; G is the gradient."""
+    xp = Backend.of(A).xp
+    C = G @ A.T / stats.weight
+    own, v, slope = xp.linalg.diagonal(C), stats.z2 / stats.weight, stats.slope / stats.weight
+    both = own[:, None] + own[None, :]
+    curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
+    return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * both)

@@ -1,0 +1,120 @@
+"""Wrong basins: two atoms mixed with each other, recognised by their codes and taken apart.
+
+Codes of true atoms are active independently of each other. Codes of two mixed atoms are active together, whenever
+either of the true ones is: their supports are correlated, and far beyond chance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.backend.base import Array, Backend, to_numpy
+
+SUSPICIOUS = 6.0
+"""Correlation of supports, in standard errors, from which a pair is looked at."""
+
+LEAST_ANGLE = 0.005
+"""Turns of a pair that are not worth taking."""
+
+PLAIN = 0.4
+"""Correlation of supports that only a mixture explains; small ones may come from noise that is not quite white."""
+
+WIDESPREAD = 0.25
+"""Share of all atoms in suspicious pairs from which it is the data whose codes depend on each other, not a mixture."""
+
+ANGLES = np.concatenate([np.linspace(-math.pi / 4, math.pi / 4, 91)[1:], np.linspace(-0.1, 0.1, 101)])
+"""Turning a pair by a right angle only renames it, so this is all there is; finer where a pair is nearly apart."""
+
+ARCS = [np.linspace(-width, width, 41) for width in (0.02, 1e-3, 5e-5, 2.5e-6)]
+"""Around the best of them, each as wide as the steps of the one before."""
+
+
+@dataclass(frozen=True)
+class MixedPair:
+    """Two atoms whose codes are active together."""
+
+    first: int
+    second: int
+    score: float  # correlation of the supports, in standard errors
+    correlation: float = 1.0
+    angle: float = math.inf  # by which it would have to be turned
+
+    @property
+    def nearly_apart(self) -> bool:
+        """Whether the atoms are mixed by less than can be seen."""
+        return abs(self.angle) <= LEAST_ANGLE
+
+
+def find_mixed_pairs(activity: Array) -> list[MixedPair]:
+    """Pairs of atoms, strongest first, no atom twice; from the probability (b, m) that each code is active.
+
+    None if there are too many: in images and sounds, all codes are large where something happens.
+    """
+    xp = Backend.of(activity).xp
+    b, m = (int(size) for size in activity.shape)
+    centred = activity - xp.mean(activity, axis=0)
+    spread = xp.std(activity, axis=0)
+    spread = xp.maximum(spread, xp.full_like(spread, 1e-12))
+    scores = xp.triu(centred.T @ centred / (spread[:, None] * spread[None, :]), k=1) / math.sqrt(b)
+    first, second = xp.nonzero(scores >= SUSPICIOUS)
+    found = to_numpy(scores[first, second])
+    pairs: list[MixedPair] = []
+    take_as: set[int] = set()
+    for k in np.argsort(found)[::-1]:
+        i, j, score = int(first[k]), int(second[k]), float(found[k])
+        if not take_as & {i, j}:
+            pairs.append(MixedPair(i, j, score, score / math.sqrt(b)))
+            take_as |= {i, j}
+    return pairs if 2 * len(pairs) <= max(2, WIDESPREAD * m) else []
+
+
+def separate_pairs(
+    A: NDArray[np.float64], Z: NDArray[np.float64], pairs: list[MixedPair]
+) -> tuple[NDArray[np.float64], int]:
+    """A (m, k) with each pair turned to where its codes Z (b, m) are sparsest, and how many pairs that moved.
+
+    The whole circle is searched: a pair is stuck because no small turn helps.
+    """
+    A = A.copy()
+    n_moved = 0
+    for pair in pairs:
+        both = [pair.first, pair.second]
+        angle = _sparsest_angle(Z[:, both])
+        if abs(angle) > LEAST_ANGLE:
+            c, s = math.cos(angle), math.sin(angle)
+            A[both] = np.array([[c, -s], [s, c]]) @ A[both]
+            n_moved += 1
+    return A, n_moved
+
+
+def keep_plain_mixtures(pairs: list[MixedPair], Z: NDArray[np.float64]) -> tuple[MixedPair, ...]:
+    """Pairs that only a mixture explains, with the angle by which their codes Z (b, m) would have to be turned."""
+    plain = (pair for pair in pairs if pair.correlation > PLAIN)
+    return tuple(replace(pair, angle=_sparsest_angle(Z[:, [pair.first, pair.second]])) for pair in plain)
+
+
+def _sparsest_angle(Z: NDArray[np.float64]) -> float:
+    """Turn that makes the absolute values of two codes smallest in sum; zero if none does better by much.
+
+    Without noise the minimum is sharp, and a pair that is not turned all the way is stuck there again: its zeros are
+    blurred beyond what passes for noise by then. So the search goes on on ever smaller arcs.
+    """
+    angle, smallest = _best_of(ANGLES, Z)
+    if smallest >= 0.999 * np.sum(np.abs(Z)):
+        return 0.0
+    for arc in ARCS:
+        angle, smallest = _best_of(angle + arc, Z)
+    return angle
+
+
+def _best_of(angles: NDArray[np.float64], Z: NDArray[np.float64]) -> tuple[float, float]:
+    """The angle with the smallest sum of absolute values, and that sum."""
+    c, s = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    x, y = Z[:, 0], Z[:, 1]
+    stats = np.sum(np.abs(c * x - s * y), axis=1) + np.sum(np.abs(s * x + c * y), axis=1)
+    best = int(np.argmin(stats))
+    return float(angles[best]), float(stats[best])

@@ -1,0 +1,239 @@
+"""Codes from samples, and back."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import orthogonal_mp_gram
+
+from elldict.backend.base import Array, Backend, FreshWork, real_dtype, to_numpy, total
+from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error, rows_per_tile
+from elldict.data.writers import open_writer, reopen
+from elldict.solver.objective import Quantities, Weighted
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
+
+Rule = Callable[[Array, Any], Array]
+"""From linear codes (b, m) of a tile, and their array namespace, to the codes wanted."""
+
+
+def keep(Z: Array, xp: Any) -> Array:  # noqa: ARG001
+    """Linear codes as they are."""
+    return Z
+
+
+@dataclass(frozen=True)
+class SoftThreshold:
+    """Codes shrunk towards zero by alpha."""
+
+    alpha: float
+
+    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
+        excess = xp.abs(Z) - self.alpha
+        return xp.sign(Z) * xp.where(excess > 0, excess, xp.zeros_like(excess))
+
+
+@dataclass(frozen=True)
+class HardThreshold:
+    """Codes above alpha in absolute value; the others become zero."""
+
+    alpha: float
+
+    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
+        return xp.where(xp.abs(Z) > self.alpha, Z, xp.zeros_like(Z))
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The k largest codes of each sample. With orthonormal atoms this is the best code of k atoms."""
+
+    k: int
+
+    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
+        order = xp.argsort(xp.abs(Z), axis=1, descending=True)
+        rank = xp.argsort(order, axis=1)
+        return xp.where(rank < self.k, Z, xp.zeros_like(Z))
+
+
+@dataclass(frozen=True)
+class MatchingPursuit:
+    """Orthogonal matching pursuit, for atoms that are not orthonormal; takes products with atoms of unit length."""
+
+    gram: Array  # (m, m) of the atoms of unit length
+    lengths: Array  # (m,)
+    k: int
+
+    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002, D102
+        with warnings.catch_warnings():
+            # a sample that needs fewer atoms than allowed ends early, which is no fault of the dictionary
+            warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
+            codes = orthogonal_mp_gram(to_numpy(self.gram), to_numpy(Z).T, n_nonzero_coefs=self.k)
+        scaled = codes.reshape(len(self.gram), -1).T / to_numpy(self.lengths)
+        backend = Backend.of(Z)
+        return backend.asarray(scaled, str(to_numpy(Z).dtype))
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Log-likelihood of each sample, from its codes and from its coordinates in directions that belong to no atom."""
+
+    objective: SpikeSlabLikelihood
+    n_atoms: int
+    rest_std: float
+    volume: float  # logarithm of the factor by which coordinates are larger than the samples they come from
+
+    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
+        codes, rest = Z[:, : self.n_atoms], Z[:, self.n_atoms :]
+        value = self.objective.terms(codes, Quantities.GRADIENT, FreshWork(), xp).value
+        assert isinstance(value, Weighted)
+        logs = xp.sum(value.expanded(), axis=1, keepdims=True)
+        n_rest = int(rest.shape[1])
+        if n_rest:
+            squares = xp.sum(rest * rest, axis=1, keepdims=True) / self.rest_std**2
+            logs = logs - 0.5 * squares - n_rest * (math.log(self.rest_std) + 0.5 * math.log(2 * math.pi))
+        return logs + self.volume
+
+
+def likelihood_coder(
+    unmixing: Array, rest: Array, laws: tuple[Array, Array, float], rest_std: float
+) -> tuple[Array, Likelihood]:
+    """Rows for codes and rest, and the rule that makes log-likelihoods of them; `laws` is density, scale, noise_std.
+
+    Atoms without codes, beyond the rank of the samples, have density 0 and are left out.
+    """
+    density, scale = (np.asarray(to_numpy(law), dtype=np.float64) for law in laws[:2])
+    used = density > 0
+    least = 1e-9 * float(np.max(scale))  # codes that are exactly zero have no density otherwise
+    noise, power = max(laws[2], least) ** 2, np.maximum(scale[used], least) ** 2
+    model = SpikeSlab(np.clip(density[used], 1e-6, 1 - 1e-6), power, noise)
+    rows = np.vstack([to_numpy(unmixing)[used], to_numpy(rest)]).astype(np.float64)
+    volume = 0.5 * float(np.linalg.slogdet(rows @ rows.T)[1])
+    return rows, Likelihood(SpikeSlabLikelihood(model), int(np.sum(used)), rest_std, volume)
+
+
+@dataclass(frozen=True)
+class CodeKernel:
+    """Codes of one tile."""
+
+    rows: Array  # (m, n)
+    mean: Array  # (n,)
+    rule: Rule
+    dtype: str  # in which codes are made
+    result: str  # in which they are returned
+
+    def bind(self, backend: Backend) -> Callable[[Array], Array]:
+        """Return the function that codes one tile."""
+        # the mean is subtracted from the samples, not from the codes: a large mean would cost digits there
+        rows, mean = backend.asarray(self.rows, self.dtype), backend.asarray(self.mean, self.dtype)
+        xp, dtype, result = backend.xp, getattr(backend.xp, self.dtype), getattr(backend.xp, self.result)
+
+        def visit(Y: Array) -> Array:
+            codes = self.rule((xp.astype(Y, dtype, copy=False) - mean) @ rows.T, xp)
+            return xp.astype(codes, result, copy=False)
+
+        return visit
+
+
+@dataclass(frozen=True)
+class Total:
+    """Sum over some samples, unless one of them is not finite."""
+
+    weight: int
+    value: float
+    non_finite: NonFinite | None
+
+    def __add__(self, other: Total) -> Total:
+        later = other.non_finite and replace(other.non_finite, sample=self.weight + other.non_finite.sample)
+        return Total(self.weight + other.weight, self.value + other.value, self.non_finite or later)
+
+
+@dataclass(frozen=True)
+class TotalKernel:
+    """Sum of all that another kernel makes of a tile, in float64."""
+
+    codes: CodeKernel
+
+    def bind(self, backend: Backend) -> Callable[[Array], Total]:
+        """Return the function that adds up one tile."""
+        visit = self.codes.bind(backend)
+
+        def add_up(Y: Array) -> Total:
+            non_finite = find_non_finite(Y, backend.xp)
+            return Total(int(Y.shape[0]), math.nan if non_finite else total(visit(Y)), non_finite)
+
+        return add_up
+
+
+def encode(samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Array:
+    """Codes (r, m) of all samples."""
+    return samples.map_rows(CodeKernel(rows, mean, rule, samples.dtype, samples.dtype), int(rows.shape[0]))
+
+
+def encode_into(path: str | os.PathLike[str], samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Any:
+    """Codes of all samples, written to a file tile by tile; returns them as an array that is left on disk."""
+    _refuse_input(path, samples)
+    kernel = CodeKernel(rows, mean, rule, samples.dtype, samples.dtype)
+    shape = (samples.n_samples, int(rows.shape[0]))
+    tile_rows = rows_per_tile(samples.n_samples, samples.n_features, samples.dtype)
+    with open_writer(path, shape, samples.dtype, tile_rows) as writer:
+        samples.write_rows(kernel, writer)
+    return reopen(path)
+
+
+def log_likelihoods(samples: Dataset, rows: Array, mean: Array, rule: Likelihood) -> Array:
+    """Log-likelihood (r,) of all samples; in float64, where the squares of rare codes do not overflow."""
+    return samples.map_rows(CodeKernel(rows, mean, rule, "float64", samples.dtype), 1)[:, 0]
+
+
+def mean_log_likelihood(samples: Dataset, rows: Array, mean: Array, rule: Likelihood) -> float:
+    """Mean log-likelihood of all samples."""
+    found = samples.sum(TotalKernel(CodeKernel(rows, mean, rule, "float64", "float64")))
+    if found.non_finite is not None:
+        raise non_finite_error(samples, found.non_finite)
+    return found.value / found.weight
+
+
+def decode(codes: Array, components: Array, mean: Array) -> Array:
+    """Samples rebuilt from codes."""
+    backend = Backend.of(codes)
+    dtype = real_dtype(codes)
+    return codes @ backend.asarray(components, dtype) + backend.asarray(mean, dtype)
+
+
+def coder(
+    algorithm: str, components: Array, unmixing: Array, *, alpha: float | None, n_nonzero: int
+) -> tuple[Array, Rule]:
+    """Rows for the linear codes, and the rule that makes of them what `algorithm` asks for."""
+    if algorithm == "linear":
+        return unmixing, keep
+    if algorithm == "omp":
+        return _pursuit(components, unmixing, n_nonzero)
+    if alpha is None:
+        raise ValueError(
+            f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes."
+        )
+    return unmixing, SoftThreshold(alpha) if algorithm == "threshold" else HardThreshold(alpha)
+
+
+def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
+    atoms = to_numpy(components)
+    if k > len(atoms):
+        raise ValueError(f"transform_n_nonzero_coefs={k} exceeds the {len(atoms)} atoms learned.")
+    if np.array_equal(atoms, to_numpy(unmixing)):  # orthonormal: the best k are the largest k
+        return unmixing, Largest(k)
+    lengths = np.linalg.norm(atoms, axis=1)
+    atoms = atoms / lengths[:, None]
+    return atoms, MatchingPursuit(atoms @ atoms.T, lengths, k)
+
+
+def _refuse_input(path: str | os.PathLike[str], samples: Dataset) -> None:
+    """Raise if the output would take the place of the input, or of a folder that holds it."""
+    source = getattr(samples, "path", "")
+    if source and Path(source).resolve().is_relative_to(Path(path).resolve()):
+        raise ValueError(f"out={os.fspath(path)} is also the input, or holds it. Choose another name.")
