@@ -9,7 +9,7 @@ demo: $(VENV)/.demo
 	$(BIN)/elldict demo --force
 
 reproduce: $(VENV)/.reproduce
-	$(BIN)/elldict reproduce --quick --jobs 2
+	$(BIN)/python -m experiments.reproduction --quick --jobs 2
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --cov --cov-report=term
@@ -34,25 +34,25 @@ lint: $(VENV)/.dev
 
 # Elldict beside its peers, about 25 minutes on 2 cores; goes on where it was interrupted.
 bench: $(VENV)/.bench
-	$(BIN)/python benchmarks/run.py --minutes 22
-	$(BIN)/python benchmarks/growth.py
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python -m experiments.benchmarks.speed --minutes 22
+	$(BIN)/python -m experiments.benchmarks.speed.iteration --growth
+	$(BIN)/python -m experiments.benchmarks.speed.report
 
 # The same for n < 100, in about 3 minutes.
 bench-quick: $(VENV)/.bench
-	$(BIN)/python benchmarks/run.py --quick
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python -m experiments.benchmarks.speed --quick
+	$(BIN)/python -m experiments.benchmarks.speed.report
 
 bench-basins: $(VENV)/.bench
-	$(BIN)/python benchmarks/basins.py
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python -m experiments.benchmarks.speed.basins
+	$(BIN)/python -m experiments.benchmarks.speed.report
 
 bench-iteration: $(VENV)/.dev
-	$(BIN)/python benchmarks/iteration.py
+	$(BIN)/python -m experiments.benchmarks.speed.iteration
 
 # Goes on where it was interrupted; add `--fresh` by hand after a change of the solver.
 bench-limit: $(VENV)/.dev
-	$(BIN)/python benchmarks/limit.py --rows all --plot
+	$(BIN)/python -m experiments.benchmarks.limit --rows all --plot
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -12,6 +12,7 @@ Bits depend on the processor and on the libraries, so they are compared between 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -130,19 +131,17 @@ def fit_in_batches(folder: Path) -> Any:
 
 
 def fit_resumed(folder: Path) -> Any:
-    class Interruption(Exception):
+    class InterruptionError(Exception):
         pass
 
     def interrupt(iteration: Any) -> None:
         if iteration.iteration == 12:
-            raise Interruption
+            raise InterruptionError
 
     X = _noisy()
     checkpoint = folder / "checkpoint"
-    try:
+    with contextlib.suppress(InterruptionError):
         _model(solver="power").fit(X, callback=interrupt, checkpoint=checkpoint)
-    except Interruption:
-        pass
     return _model(solver="power").fit(X, checkpoint=checkpoint, resume=True)
 
 

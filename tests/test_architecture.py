@@ -11,7 +11,6 @@ import pytest
 from numpydoc.validate import validate
 
 import elldict
-from elldict import baselines
 
 ROOT = Path(elldict.__file__).parent
 FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
@@ -21,8 +20,8 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
     {"datasets", "metrics", "fit", "online"},
     {"estimator"},
-    {"pages", "baselines", "reproduction"},
-    {"command_files", "command_printing", "command_reproduce", "cli", "__main__"},
+    {"pages"},
+    {"command_files", "command_printing", "cli", "__main__"},
 ]
 
 
@@ -39,8 +38,8 @@ def imports_of(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "elldict":
             base = node.module.removeprefix("elldict").lstrip(".")
             for alias in node.names:
-                to_white = f"{base}.{alias.name}".lstrip(".")
-                yield to_white if to_white in known else base
+                inner = f"{base}.{alias.name}".lstrip(".")
+                yield inner if inner in known else base
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "elldict":
@@ -59,6 +58,15 @@ def test_arrows_point_down(name, path):
     for target in imports_of(path):
         if target:
             assert floor_of(target) <= floor_of(name), f"{name} imports {target}"
+
+
+def test_the_package_does_not_know_the_experiments():
+    """They are not installed with it."""
+    for _, path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.split(".")[0] == "experiments" for name in names), path
 
 
 def test_no_cycles():
@@ -123,10 +131,6 @@ def public_objects():
     for module in (elldict.datasets, elldict.metrics, elldict.theory):
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)
-    for name in baselines.__all__:
-        yield f"elldict.baselines.{name}", getattr(baselines, name)
-        if hasattr(getattr(baselines, name), "fit"):
-            yield f"elldict.baselines.{name}.fit", getattr(baselines, name).fit
 
 
 IGNORED = {

@@ -1,97 +1,102 @@
 """The side-by-side benchmark runs: a tiny problem through the harness, its tables and its pictures."""
 
-import importlib
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
-SOLVERS = sorted(path.stem for path in (FOLDER / "solvers").glob("*.py"))
-FAMILIES = sorted(path.stem for path in (FOLDER / "problems").glob("*.py"))
+pytest.importorskip("matplotlib")
+
+from experiments import peers
+from experiments.benchmarks import files
+from experiments.benchmarks.speed import __main__ as comparison
+from experiments.benchmarks.speed import basins, fit, iteration, pictures, report, tables, times
+from experiments.benchmarks.speed.problems import Problem, problems
+from experiments.benchmarks.speed.solvers import SOLVERS, installed
+from experiments.harness.store import Store
+from experiments.harness.watch import Watch
 
 
-@pytest.fixture(autouse=True)
-def _benchmarks_importable(monkeypatch):
-    """As when a script in the folder is run; the names are forgotten afterwards."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield
-    for name in set(sys.modules) - before:
-        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+def test_a_solver_is_made_as_stated(solver):
+    """Its settings can be written down, and tell it from the others of its kind."""
+    job = fit.Job(solver.name, Problem("tiny", 8, 500), 3, 2)
+    peer = fit.make_peer(solver, job)
+    assert isinstance(peer, solver.kind)
+    assert getattr(peer, "random_state", 3) == 3
+    twins = [fit.make_peer(other, job) for other in SOLVERS if other.kind is solver.kind and other is not solver]
+    assert all(peer.settings != twin.settings for twin in twins)
 
 
-@pytest.mark.parametrize("name", [name for name in SOLVERS if name not in ("__init__", "base", "ica_views")])
-def test_solver_files(name):
-    solvers = importlib.import_module("solvers")
-    assert name in solvers.FILES
-    found, missing = solvers.installed()
-    if name.rstrip("_") in missing:
-        pytest.skip(missing[name.rstrip("_")])
-    solver = importlib.import_module(f"solvers.{name}").SOLVER
-    assert found[solver.name] is solver
-
-
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("__init__", "base")])
-def test_problem_files(name):
-    family = importlib.import_module(f"problems.{name}")
-    for problem in family.PROBLEMS:
-        assert (problem.limit > 0) == (problem.noise_std > 0)
-        assert problem.at_the_limit > problem.limit
+@pytest.mark.parametrize("problem", problems(), ids=lambda problem: problem.name)
+def test_problems_have_a_limit_where_there_is_noise(problem):
+    assert (problem.limit > 0) == (problem.noise_std > 0)
+    assert problem.at_the_limit > problem.limit
 
 
 @pytest.fixture
 def stored(tmp_path):
     """A tiny problem that was run with elldict and FastICA: (problem, path of the results)."""
-    run, solvers = importlib.import_module("run"), importlib.import_module("solvers")
-    problem = importlib.import_module("problems.base").Problem("tiny", 8, 2000, seeds=2)
-    found, _ = solvers.installed()
+    problem = Problem("tiny", 8, 2000, seeds=2)
+    found, _ = installed()
     chosen = {name: found[name] for name in ("elldict", "elldict power", "FastICA logcosh")}
     path = tmp_path / "bench.jsonl"
-    run.Harness(run.Settings(path=path, threads=1), chosen).run([problem])
-    run.Harness(run.Settings(path=path, threads=1), chosen).run([problem])  # nothing is left to be done
+    comparison.Comparison(comparison.Settings(path=path, threads=1), chosen).run([problem])
+    comparison.Comparison(comparison.Settings(path=path, threads=1), chosen).run(
+        [problem]
+    )  # nothing is left to be done
     return problem, path
 
 
 def test_harness_stores_every_fit_once(stored):
     problem, path = stored
-    coefficients = list(importlib.import_module("bench_store").coefficients(path))
-    assert len(coefficients) == 2 * 3
-    assert {line["solver"] for line in coefficients[:3]} == {"elldict", "elldict power", "FastICA logcosh"}
-    assert coefficients[0]["solver"] != coefficients[3]["solver"]  # who begins changes
-    for line in coefficients:
+    lines = [record.row for record in Store(path).records.values()]
+    assert len(path.read_bytes().splitlines()) == len(lines)
+    assert len(lines) == 2 * 3
+    assert {line["solver"] for line in lines[:3]} == {"elldict", "elldict power", "FastICA logcosh"}
+    assert lines[0]["solver"] != lines[3]["solver"]  # who begins changes
+    for line in lines:
         assert line["problem"] == problem.name
         assert line["status"] == "done"
         assert line["wrong_atoms"] == 0
+        assert line["adapter"] == (2 if "FastICA" in line["solver"] else 1)
         times = [seconds for seconds, _ in line["curve"]]
         assert times == sorted(times)
         assert line["curve"][-1][1] == pytest.approx(line["error"], rel=1e-3)
         assert line["curve"][0][1] > 10 * line["error"]  # the curve begins at the start
 
 
-def test_watching_fastica_changes_nothing(rng):
+@pytest.mark.parametrize("fun", ["logcosh", "exp", "cube"])
+def test_watching_fastica_changes_nothing(fun):
     """Views are what FastICA would have returned, had it been stopped there."""
-    from sklearn.decomposition import FastICA  # noqa: PLC0415
-
-    fit, watch = importlib.import_module("bench_fit"), importlib.import_module("watch").Watch()
-    solver = importlib.import_module("solvers.fastica_logcosh").SOLVER(0.3, 1)
-    X, dictionary = importlib.import_module("problems.base").Problem("tiny", 8, 2000, noise_std=0.2).make(0)
-    atoms = solver.fit(X, 0, watch)
-    plain = FastICA(whiten="unit-variance", whiten_solver="eigh", random_state=0)
-    assert fit.error_of(atoms, dictionary) == pytest.approx(fit.error_of(plain.fit(X).components_, dictionary))
+    watch, settings = Watch(), {"fun": fun, "whiten_solver": "eigh", "random_state": 0}
+    X, dictionary = Problem("tiny", 8, 2000, noise_std=0.2).make(0)
+    atoms = peers.FastICA(**settings).fit(X, watch).components_
+    plain = peers.FastICA(**settings).fit(X).components_
+    assert fit.error_of(atoms, dictionary) == pytest.approx(fit.error_of(plain, dictionary), rel=1e-9)
     with pytest.warns(match="did not converge"):
-        stopped = plain.set_params(max_iter=3).fit(X).components_
+        stopped = peers.FastICA(**settings, max_iter=3).fit(X).components_
     assert fit.error_of(watch.views[3].seen, dictionary) == pytest.approx(fit.error_of(stopped, dictionary), rel=1e-3)
+
+
+def test_watching_picard_changes_nothing():
+    pytest.importorskip("picard")
+    watch = Watch()
+    X, _ = Problem("tiny", 8, 2000, noise_std=0.2).make(0)
+    atoms = peers.Picard(random_state=0).fit(X, watch).components_
+    assert (atoms == peers.Picard(random_state=0).fit(X).components_).all()
+    assert len(watch.views) > 3
+
+
+def test_the_seconds_of_a_solver_end_with_its_fit_and_its_process(tmp_path):
+    slow = comparison.Comparison(comparison.Settings(path=tmp_path / "bench.jsonl", slow_limit=0.01), installed()[0])
+    job = fit.Job("MiniBatchDictionaryLearning", Problem("tiny", 8, 500), 0, 1)
+    assert slow._outcome(job, *job.problem.make(0)).reason == "over 0.01 s"
 
 
 def test_report_renders_from_stored_lines(stored, tmp_path):
     problem, path = stored
-    subsampler = importlib.import_module("growth")
-    points = [subsampler.Iterate("n", n=n, r=500) for n in (8, 16)]
-    subsampler.measure_growth(points, repeats=1, threads=1, path=tmp_path / "growth.jsonl")
-    report = importlib.import_module("report")
+    points = [iteration.Point("n", n=n, r=500) for n in (8, 16)]
+    iteration.measure_growth(points, repeats=1, threads=1, path=tmp_path / "growth.jsonl")
     page, picture = report.write_report([problem], path.parent, tmp_path)
     text = page.read_text()
     assert f"| {problem.name} |" in text
@@ -103,45 +108,42 @@ def test_report_renders_from_stored_lines(stored, tmp_path):
 
 def test_curves_are_drawn(stored):
     problem, path = stored
-    times, curves = importlib.import_module("bench_times"), importlib.import_module("bench_curves")
     row = times.row_of(problem, times.stored_rounds([problem], path)[problem.name])
     assert row.ours_to_limit < float("inf")
     assert row.ratio > 0
-    assert curves.curves_figure([row]) is None  # the picture shows other problems
+    assert pictures.curves_figure([row]) is None  # the picture shows other problems
     named = replace(problem, family="Table 1", n_features=100)
-    figure = curves.curves_figure([replace(row, problem=named)])
-    assert len(figure.axes[0].coefficients) >= 2 * 3
+    figure = pictures.curves_figure([replace(row, problem=named)])
+    assert len(figure.axes[0].lines) >= 2 * 3
 
 
 def test_time_to_an_error_that_is_kept():
-    time_to = importlib.import_module("bench_times").time_to
     line = {"curve": [[1.0, 0.5], [2.0, 0.1], [3.0, 0.3], [4.0, 0.1], [5.0, 0.05]]}
-    assert time_to(line, 0.1) == 4.0
-    assert time_to(line, 0.6) == 1.0
-    assert time_to(line, 0.01) == float("inf")
+    assert times.time_to(line, 0.1) == 4.0
+    assert times.time_to(line, 0.6) == 1.0
+    assert times.time_to(line, 0.01) == float("inf")
 
 
 def test_basins_are_counted_and_stored(tmp_path):
-    basins = importlib.import_module("basins")
-    problem = importlib.import_module("problems.base").Problem("tiny", 6, 600)
+    problem = Problem("tiny", 6, 600)
     fits = basins.Fits(threads=1, path=tmp_path / "basins.jsonl")
     basins.run_basins(fits, [problem], seeds=2)
     basins.run_order(fits, [problem], seeds=1)
-    assert len(fits.known) == 2 * 2 + 2 * len(basins.ARRANGED)
+    assert len(fits.store.records) == 2 * 2 + 2 * len(basins.ARRANGED)
     again = basins.Fits(threads=1, path=tmp_path / "basins.jsonl")
-    assert again.known == fits.known
+    assert again.store.records == fits.store.records
     X, _ = basins.arranged(problem, 0, "sorted by length")
     assert list((X**2).sum(1)) == sorted((X**2).sum(1))
 
 
 def test_a_machine_that_was_not_quiet_is_told():
-    disturbance = importlib.import_module("bench_tables").disturbance
-    assert disturbance({"calm": [{"elldict": {"others": 0.02}}], "unknown": [{"elldict": {"others": None}}]}) == ""
-    assert "shared (60%)" in disturbance({"shared": [{"elldict": {"others": 0.6}}]})
+    assert (
+        tables.disturbance({"calm": [{"elldict": {"others": 0.02}}], "unknown": [{"elldict": {"others": None}}]}) == ""
+    )
+    assert "shared (60%)" in tables.disturbance({"shared": [{"elldict": {"others": 0.6}}]})
 
 
 def test_files_benchmark_tells_memory_passes_and_rate(tmp_path, capsys):
-    files = importlib.import_module("files")
     with files.sample_file(tmp_path, 20_000, keep=False) as path:
         files.fit_apart(path, 20_000)
         files.compare_rates(path, repeats=1)
@@ -149,3 +151,10 @@ def test_files_benchmark_tells_memory_passes_and_rate(tmp_path, capsys):
     for word in ("resident memory", "passes", "at best", "ratio"):
         assert word in told
     assert not list(tmp_path.iterdir())
+
+
+def test_an_adapter_of_before_is_told():
+    line = {"adapter": 1}
+    assert tables.earlier_adapters({"any": [{"elldict": line, "K-SVD": line}]}) == ""
+    told = tables.earlier_adapters({"any": [{"elldict": line, "FastICA exp, 1 thread": line}]})
+    assert "FastICA exp (adapter 1, today 2)" in told

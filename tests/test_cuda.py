@@ -9,14 +9,14 @@ from elldict.backend.base import Backend, FreshWork, to_numpy
 from elldict.backend.torch import fused_terms
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.reproduction.methods import make_cell
-from elldict.reproduction.tasks import run_cell
 from elldict.solver import spike_slab as device_law
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, polar, random_orthonormal
 from elldict.solver.loop import mean_error
 from elldict.solver.objective import Lp, Quantities, Statistics, TermSums, WithSecondary
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab, update_spike_slab
+from experiments.reproduction.cells import make_cell
+from experiments.reproduction.tasks import run_cell
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")]

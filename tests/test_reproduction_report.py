@@ -16,19 +16,23 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from elldict import cli
-from elldict.command_reproduce import parse_seconds
 from elldict.pages.palette import DARK, LIGHT
-from elldict.reproduction import figure1, figure5, paper, recovery_claims, recovery_table, report, table1, table2, words
-from elldict.reproduction.catalogue import EXPERIMENTS
-from elldict.reproduction.experiment import Claim, Decision, Size
-from elldict.reproduction.figure3 import ROUNDING
-from elldict.reproduction.images import Source, packed
-from elldict.reproduction.methods import METHODS
-from elldict.reproduction.report import Made, render, write_pictures
-from elldict.reproduction.results import Results
-from elldict.reproduction.store import DONE, FAILED, Record, Store
 from elldict.theory import cramer_rao_bound, expected_error
+from experiments.harness.store import DONE, FAILED, Record, Store
+from experiments.reproduction import command as cli
+from experiments.reproduction import paper
+from experiments.reproduction.catalogue import EXPERIMENTS
+from experiments.reproduction.cells import METHODS
+from experiments.reproduction.command import parse_seconds
+from experiments.reproduction.experiment import Claim, Size, Verdict
+from experiments.reproduction.figures import figure1, figure5
+from experiments.reproduction.figures.figure3 import ROUNDING
+from experiments.reproduction.images import Source, packed
+from experiments.reproduction.report import page as report
+from experiments.reproduction.report import words
+from experiments.reproduction.report.page import Made, render, write_pictures
+from experiments.reproduction.results import Results
+from experiments.reproduction.tables import recovery_claims, recovery_table, table1, table2
 
 expected_error, cramer_rao_bound = cache(expected_error), cache(cramer_rao_bound)  # the same few thousand, many times
 QUICK = Size(full=False, trials=1, source=Source.of(None))
@@ -80,7 +84,7 @@ def test_a_section_is_made_of_results(name):
     size = FULL if name == "table1" else QUICK  # a quick run has one size of K-SVD, which does not tell how it grows
     section = EXPERIMENTS[name].section(results_of(name, size), size)
     assert section.claims
-    assert all(claim.verdict is not Decision.OPEN for claim in section.claims)
+    assert all(claim.verdict is not Verdict.OPEN for claim in section.claims)
     for table in section.tables:
         assert table.rows
         assert all(len(row) == len(table.columns) for row in table.rows)
@@ -95,7 +99,7 @@ def test_a_section_can_be_made_of_nothing(name):
     size = FULL if name in ("table1", "figure6") else QUICK
     section = EXPERIMENTS[name].section(results_of(name, size, keep=lambda cell: False), size)
     if name != "figure2":  # needs no results
-        assert {claim.verdict for claim in section.claims} == {Decision.OPEN}
+        assert {claim.verdict for claim in section.claims} == {Verdict.OPEN}
     for picture in section.pictures:
         picture.draw(LIGHT, False)
 
@@ -205,8 +209,8 @@ EITHER_WAY = [  # experiment, claim, results that bear it out, results that do n
 
 @pytest.mark.parametrize(("name", "text", "for_it", "against_it"), EITHER_WAY, ids=[row[1][:30] for row in EITHER_WAY])
 def test_a_verdict_can_come_out_either_way(name, text, for_it, against_it):
-    assert verdicts(name, for_it)[text] is Decision.HOLDS
-    assert verdicts(name, against_it)[text] is Decision.FAILS
+    assert verdicts(name, for_it)[text] is Verdict.HOLDS
+    assert verdicts(name, against_it)[text] is Verdict.FAILS
 
 
 WORLDS = {  # values and seconds of a cell, in worlds that differ in everything that is claimed
@@ -295,7 +299,7 @@ def test_every_verdict_can_come_out_either_way():
 
 
 def _either_way(seen):
-    return Decision.HOLDS in seen and bool(seen & {Decision.PARTLY, Decision.FAILS})
+    return Verdict.HOLDS in seen and bool(seen & {Verdict.PARTLY, Verdict.FAILS})
 
 
 def test_agreement_allows_for_the_rounding_of_the_print():
@@ -312,13 +316,13 @@ def test_an_entry_says_why_there_is_no_number():
     cells = table1.LAYOUT.cells_at(row, column, FULL)
     nothing = recovery_table.make_entry(results_of("figure2", FULL).summary(cells), row, column, True)
     assert (nothing.text, nothing.tone) == ("–", "absent")
-    assert nothing.coefficients[0].startswith("paper .056")
-    assert nothing.coefficients[-2] == "not run"
-    assert re.match(r"2 trials, [0-9.]+\u202f(s|min)", nothing.coefficients[-1])
+    assert nothing.lines[0].startswith("paper .056")
+    assert nothing.lines[-2] == "not run"
+    assert re.match(r"2 trials, [0-9.]+\u202f(s|min)", nothing.lines[-1])
     results = results_of("figure2", FULL)
     results.store.records[cells[0].key] = Record(cells[0].identity, FAILED, {}, "MemoryError: no", MADE)
     failed = recovery_table.make_entry(results.summary(cells), row, column, True)
-    assert failed.coefficients[-1] == "failed: MemoryError: no"
+    assert failed.lines[-1] == "failed: MemoryError: no"
 
 
 def test_times_of_a_card_are_named_and_not_compared_with_those_of_a_core():
@@ -332,7 +336,7 @@ def test_times_of_a_card_are_named_and_not_compared_with_those_of_a_core():
     assert reader.rows_with(*table1.LP) == list(paper.TABLE_1)
     assert reader.timed_rows(*table1.LP) == list(paper.TABLE_1[:-1])
     entries = table1.section(results, FULL).tables[0].rows[-1]
-    assert sum("on a card" in line for entry in entries for line in entry.coefficients) == len(table1.LP)
+    assert sum("on a card" in line for entry in entries for line in entry.lines) == len(table1.LP)
     assert results.machines() == ["a machine", "a machine, a card"]
 
 
@@ -341,11 +345,11 @@ def test_an_entry_counts_the_fits_that_warned():
     cells = table1.LAYOUT.cells_at(row, column, FULL)
     results = results_of("table1", FULL)
     assert not any(
-        "warned" in line for line in recovery_table.make_entry(results.summary(cells), row, column, True).coefficients
+        "warned" in line for line in recovery_table.make_entry(results.summary(cells), row, column, True).lines
     )
     values = {**plausible(cells[0]), "warnings": ["ConvergenceWarning"]}
     results.store.records[cells[0].key] = Record(cells[0].identity, DONE, values, "", MADE)
-    assert recovery_table.make_entry(results.summary(cells), row, column, True).coefficients[-1] == "1 of 2 warned"
+    assert recovery_table.make_entry(results.summary(cells), row, column, True).lines[-1] == "1 of 2 warned"
 
 
 def test_theory_lies_where_half_of_the_trials_succeed():
@@ -371,13 +375,8 @@ def test_words():
         "2.0\u202fh",
     ]
     assert words.norm(3) == "ℓ₃"
-    assert Decision.of(0, 0) is Decision.OPEN
-    assert [Decision.of(k, 4) for k in (0, 1, 2, 4)] == [
-        Decision.FAILS,
-        Decision.FAILS,
-        Decision.PARTLY,
-        Decision.HOLDS,
-    ]
+    assert Verdict.of(0, 0) is Verdict.OPEN
+    assert [Verdict.of(k, 4) for k in (0, 1, 2, 4)] == [Verdict.FAILS, Verdict.FAILS, Verdict.PARTLY, Verdict.HOLDS]
 
 
 # --- page -------------------------------------------------------------------------------------------------------------
@@ -394,7 +393,7 @@ def html(folder):
     for name in EXPERIMENTS:
         for cell in stored_cells(name, QUICK):
             store.records[cell.key] = Record(cell.identity, DONE, plausible(cell), "", MADE)
-    made = Made("elldict reproduce all --quick", 10, 8, 1, 1, 3600.0)
+    made = Made("python -m experiments.reproduction all --quick", 10, 8, 1, 1, 3600.0)
     experiments = list(EXPERIMENTS.values())
     page = render(experiments, Results(store), QUICK, made)
     (folder / "report.html").write_text(page, encoding="utf-8")
@@ -408,7 +407,12 @@ def test_the_page_holds_every_part(html, folder):
         assert experiment.heading in html
     for where, _ in paper.MISPRINTS:
         assert where in html
-    for fact in ("elldict reproduce all --quick", "a machine", "numpy", "1 results, about 60\u202fmin on one core"):
+    for fact in (
+        "python -m experiments.reproduction all --quick",
+        "a machine",
+        "numpy",
+        "1 results, about 60\u202fmin on one core",
+    ):
         assert fact in html
     assert (folder / "figures" / "figure3.png").read_bytes().startswith(b"\x89PNG")
 
@@ -479,7 +483,7 @@ def probed(html, folder, width):
 
 
 @pytest.fixture(scope="module")
-def count_pass(html, folder):
+def seen(html, folder):
     return probed(html, folder, 1200)
 
 
@@ -512,19 +516,19 @@ def test_the_page_itself_does_not_scroll_sideways(html, folder, seen, width):
 
 def test_the_command_runs_stores_and_reports(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["reproduce", "figure2", "figure3", "--trials", "1", "--out", "here/there"]) == 0
+    assert cli.run(["figure2", "figure3", "--trials", "1", "--out", "here/there"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert "4 of 4 results, 4 of them new" in out
     page = Path("here/there/report.html").read_text(encoding="utf-8")
-    assert "elldict reproduce figure2 figure3 --quick --trials 1" in page
+    assert "python -m experiments.reproduction figure2 figure3 --quick --trials 1" in page
     assert sorted(path.name for path in Path("here/there").iterdir()) == ["figures", "report.html", "results.jsonl"]
-    assert cli.run(["reproduce", "figure3", "--trials", "1", "--out", "here/there"]) == 0
+    assert cli.run(["figure3", "--trials", "1", "--out", "here/there"]) == 0
     assert "4 of 4 results, 0 of them new" in capsys.readouterr().out
 
 
 def test_the_command_says_what_was_not_run(tmp_path, capsys):
-    assert cli.run(["reproduce", "table2", "--budget", "0", "--out", str(tmp_path)]) == 0
+    assert cli.run(["table2", "--budget", "0", "--out", str(tmp_path)]) == 0
     out, _ = capsys.readouterr()
     assert re.search(r"not run +\d+, about", out)
     assert "<small>not run</small>" in (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -547,7 +551,7 @@ def test_mistakes_are_one_line(arguments, words_, tmp_path, monkeypatch, capsys)
     Path("file").touch()
     Path("broken").mkdir()
     Path("broken/results.jsonl").write_text("nonsense\n")
-    assert cli.run(["reproduce", *arguments]) == 2
+    assert cli.run([*arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
@@ -559,8 +563,8 @@ def test_times_are_read():
 
 
 def test_the_headline_counts_what_was_not_run():
-    held, open_ = (Claim("text", "found", verdict) for verdict in (Decision.HOLDS, Decision.OPEN))
+    held, open_ = (Claim("text", "found", verdict) for verdict in (Verdict.HOLDS, Verdict.OPEN))
     assert report._headline([held, held]) == "2 of 2 claims of the paper hold"
     assert report._headline([held, open_]) == "1 of 1 claims of the paper hold, 1 not run yet"
-    assert report._headline([Claim("text", "found", Decision.HOLDS, ours=True)]) == "1 of 1 claims of ours hold"
+    assert report._headline([Claim("text", "found", Verdict.HOLDS, ours=True)]) == "1 of 1 claims of ours hold"
     assert report._headline([open_]) == "Nothing has been run yet"

@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("matplotlib")
 
-from elldict.reproduction import runner, tasks, worker
-from elldict.reproduction.estimates import Estimator, prior_seconds
-from elldict.reproduction.methods import METHODS, Method, make_cell
-from elldict.reproduction.results import Results
-from elldict.reproduction.store import DONE, FAILED, Record, Store
+from experiments import peers
+from experiments.harness import pool
+from experiments.harness.store import DONE, FAILED, Record, Store
+from experiments.reproduction import runner, tasks
+from experiments.reproduction.cells import make_cell
+from experiments.reproduction.estimates import Estimator, prior_seconds
+from experiments.reproduction.results import Results
 
 ROOT = Path(__file__).parents[1]
 TINY = {"n_features": 4, "n_samples": 300, "density": 0.3}
@@ -81,32 +84,40 @@ def test_a_failed_cell_is_stored_and_does_not_stop_the_rest(store):
 
 
 def test_a_cell_that_takes_its_process_with_it_has_failed():
-    desk = worker.Desk({})
+    worker = pool.Worker(partial(runner.attempt, files={}, device=None))
     try:
-        desk.give(slow())
-        os.kill(desk.process.pid, signal.SIGKILL)
-        record = desk.take()
+        worker.give(slow())
+        os.kill(worker.process.pid, signal.SIGKILL)
+        lost = worker.take()
     finally:
-        desk.dismiss()
-    assert (record.status, record.reason) == (FAILED, "the process was ended by SIGKILL (out of memory?)")
-    assert not desk.alive
+        worker.kill()
+    assert lost.reason == "the process was ended by SIGKILL (out of memory?)"
+    assert not worker.alive
+
+
+def test_a_job_past_its_time_is_ended_and_the_next_one_begun():
+    jobs = [60.0, 0.0]
+    with pool.Pool(time.sleep, limit=4.0) as workers:
+        found = list(workers.results(lambda: jobs.pop(0) if jobs else None))
+    assert found == [(60.0, pool.Lost("over 4 s", 4.0)), (0.0, None)]
 
 
 def test_a_crash_is_followed_by_a_new_process(store, monkeypatch):
     """The first worker is shot while it works; the rest is done by another."""
     made = []
 
-    class Doomed(worker.Desk):
+    class Doomed(pool.Worker):
         def give(self, cell):
             super().give(cell)
             if not made:
                 os.kill(self.process.pid, signal.SIGKILL)
             made.append(self)
 
-    monkeypatch.setattr(runner, "Desk", Doomed)
+    monkeypatch.setattr(pool, "Worker", Doomed)
     outcome = runner.run(tiny(3), store)
     assert (len(outcome.failed), len(outcome.done)) == (1, 2)
-    assert len({id(desk) for desk in made}) == 2
+    assert store.get(outcome.failed[0]).reason == "the process was ended by SIGKILL (out of memory?)"
+    assert len({id(worker) for worker in made}) == 2
 
 
 def test_a_budget_ends_the_run_and_says_what_was_not_run(store):
@@ -120,7 +131,7 @@ def test_a_budget_ends_the_run_and_says_what_was_not_run(store):
 
 
 def test_no_budget_means_nothing_is_started(store, monkeypatch):
-    monkeypatch.setattr(runner, "Desk", None)  # would raise
+    monkeypatch.setattr(pool, "Worker", None)  # would raise
     outcome = runner.run(tiny(2), store, budget=0.0)
     assert (outcome.done, len(outcome.not_run)) == ([], 2)
 
@@ -128,12 +139,12 @@ def test_no_budget_means_nothing_is_started(store, monkeypatch):
 def test_what_cannot_be_finished_in_time_is_not_started(store, monkeypatch):
     given = []
 
-    class Watched(worker.Desk):
+    class Watched(pool.Worker):
         def give(self, cell):
             given.append(cell)
             super().give(cell)
 
-    monkeypatch.setattr(runner, "Desk", Watched)
+    monkeypatch.setattr(pool, "Worker", Watched)
     long = make_cell("recovery", "fastica", {"n_features": 2000, "n_samples": 10**7, "density": 0.3}, 0)
     outcome = runner.run([long, *tiny(1)], store, budget=60.0)
     assert (outcome.not_run, given) == ([long], tiny(1))
@@ -146,7 +157,7 @@ def test_first_trials_come_before_second_ones_of_equal_cost():
 
 
 def test_a_missing_package_is_named_and_nothing_is_stored_for_it(store, monkeypatch):
-    monkeypatch.setitem(METHODS, "picard", Method(METHODS["picard"].make, "no_such_module", "python-picard"))
+    monkeypatch.setattr(peers.Picard, "module", "no_such_module")
     cells = [make_cell("recovery", "picard", TINY, 0)]
     outcome = runner.run([*cells, *tiny(1)], store)
     assert (outcome.missing, len(outcome.done), len(store.records)) == ({"python-picard": cells}, 1, 1)
@@ -154,7 +165,7 @@ def test_a_missing_package_is_named_and_nothing_is_stored_for_it(store, monkeypa
 
 
 def test_progress_counts_up_to_all(store, monkeypatch):
-    monkeypatch.setattr(runner, "GLANCE", 0.0)
+    monkeypatch.setattr(runner, "TELL_SECONDS", 0.0)
     told = []
     runner.run(tiny(3), store, tell=told.append)
     assert told
@@ -179,12 +190,12 @@ def test_estimates_learn_from_measurements():
 
 
 def command(*arguments):
-    return [sys.executable, "-c", "from elldict.cli import main; main()", "reproduce", *arguments]
+    return [sys.executable, "-m", "experiments.reproduction", *arguments]
 
 
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     arguments = ["few-samples", "--trials", "40", "--out", str(tmp_path)]
-    run = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, start_new_session=True)
+    run = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, start_new_session=True, cwd=ROOT)
     path = tmp_path / "results.jsonl"
     end = time.monotonic() + 60
     while not (path.exists() and path.read_bytes().count(b"\n") >= 3) and time.monotonic() < end:
@@ -197,14 +208,23 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     n_stored = len(Store(path).records)
     assert n_stored >= 3
     assert path.read_bytes().endswith(b"\n")
-    subprocess.run(command(*arguments, "--budget", "0"), check=True, timeout=120, stdout=subprocess.DEVNULL)
+    subprocess.run(command(*arguments, "--budget", "0"), cwd=ROOT, check=True, timeout=120, stdout=subprocess.DEVNULL)
     assert len(Store(path).records) == n_stored
     assert (tmp_path / "report.html").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a matter of POSIX")
 def test_killed_and_resumed_gives_the_same_results():
-    script = [sys.executable, "benchmarks/kill_and_resume.py", "--kills", "3", "few-samples", "--trials", "2"]
+    script = [
+        sys.executable,
+        "-m",
+        "experiments.benchmarks.faults.reproduction",
+        "--kills",
+        "3",
+        "few-samples",
+        "--trials",
+        "2",
+    ]
     result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "results are the same" in result.stdout

@@ -7,10 +7,9 @@ import os
 import pytest
 
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.reproduction.cell import DATA_REVISION, Cell, frozen
-from elldict.reproduction.methods import METHODS, make_cell
-from elldict.reproduction.store import DONE, FAILED, Record, Store, StoreError
-from elldict.reproduction.tasks import run_cell
+from experiments.harness.store import DONE, FAILED, Record, Store, StoreError
+from experiments.reproduction.cells import DATA_REVISION, METHODS, Cell, frozen, make_cell
+from experiments.reproduction.tasks import run_cell
 
 
 def cell(seed=0, **setting):

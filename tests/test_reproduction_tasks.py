@@ -11,12 +11,12 @@ pytest.importorskip("matplotlib")
 
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.reproduction import images
-from elldict.reproduction.figure3 import Problem, population_cell
-from elldict.reproduction.images import ImagesError, Source, Split, packed, unpacked
-from elldict.reproduction.methods import METHODS, make_cell
-from elldict.reproduction.tasks import run_cell, unit_row_error, uses_card
 from elldict.solver.directions import random_orthonormal
+from experiments.reproduction import images
+from experiments.reproduction.cells import METHODS, make_cell
+from experiments.reproduction.figures.figure3 import Run, population_cell
+from experiments.reproduction.images import ImagesError, Source, Split, packed, unpacked
+from experiments.reproduction.tasks import run_cell, unit_row_error, uses_card
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}
 MNIST = Path(__file__).parents[2] / "shared" / "data" / "mnist.npz"
@@ -66,7 +66,7 @@ def test_the_population_power_method_falls_by_theta(constraint):
     values, _ = run_cell(population_cell("power", constraint, 8, 0.1, 0), {})
     assert values["errors"][0] > 0.1
     assert values["errors"][-1] < 1e-13
-    assert Problem(constraint, 8, tuple(values["errors"])).factor == pytest.approx(0.1, rel=0.02)
+    assert Run(constraint, 8, tuple(values["errors"])).factor == pytest.approx(0.1, rel=0.02)
 
 
 def test_gradient_steps_start_where_the_power_method_does_and_take_longer():
@@ -81,7 +81,7 @@ def test_gradient_steps_start_where_the_power_method_does_and_take_longer():
 
 
 def test_a_run_that_never_gets_there_has_no_factor():
-    run = Problem("sphere", 3, (1.0, 0.9, 0.8))
+    run = Run("sphere", 3, (1.0, 0.9, 0.8))
     assert (run.factor, run.n_first) == (None, 3)
 
 

@@ -10,6 +10,9 @@ import pytest
 from elldict import LpDictionaryLearning
 from elldict.data import dataset as base
 from elldict.data.npy import npy_reader
+from experiments import BENCHMARK_RESULTS
+from experiments.benchmarks.scaling import tables
+from experiments.harness.store import Store
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scaling.md"
@@ -37,11 +40,7 @@ def test_the_sketch_of_another_engine_gives_the_same_answer(easy, tmp_path, n_ta
     np.testing.assert_array_equal(found.components_, LpDictionaryLearning(random_state=0).fit(easy[0]).components_)
 
 
-def test_the_tables_are_those_of_the_last_measurement(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import bench_store as store  # noqa: PLC0415
-    import scaling_tables as tables  # noqa: PLC0415
-
-    *_, last = store.coefficients(store.RESULTS / "scaling.jsonl")
+def test_the_tables_are_those_of_the_last_measurement():
+    *_, last = (record.row for record in Store(BENCHMARK_RESULTS / "scaling.jsonl").records.values())
     assert between("measured", "end of measured") == tables.measured_tables(last)
     assert between("extrapolated", "end of extrapolated") == tables.extrapolated_table(last)

@@ -31,7 +31,6 @@ from elldict.command_printing import (
     print_line,
     print_model,
 )
-from elldict.command_reproduce import reproduce
 
 if TYPE_CHECKING:
     from elldict.estimator import LpDictionaryLearning
@@ -258,9 +257,6 @@ def score(model: ModelFile, data: DataFile, column: Column = None, block_size: B
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
     print_model(_open_model(model), model)
-
-
-app.command()(reproduce)
 
 
 # --- what the commands are made of ------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""How fast, how exact and how robust elldict is."""

@@ -1,0 +1,1 @@
+"""Kill what works, and compare what it ends with."""

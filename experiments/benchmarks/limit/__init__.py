@@ -1,0 +1,1 @@
+"""elldict beside the Cramer-Rao bound."""

@@ -1,0 +1,1 @@
+"""elldict beside its peers."""

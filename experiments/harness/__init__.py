@@ -1,0 +1,1 @@
+"""What every study uses: results on disk, worker processes, the machine, a clock."""

@@ -1,1 +1,0 @@
-"""The paper, reproduced: what to run, the runner, the store, and the report. Needs the extra ``elldict[reproduce]``."""
