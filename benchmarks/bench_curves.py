@@ -15,7 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from problems import Problem
 from problems.base import EXACT
 
-from elldict.pages.palette import LIGHT
+from elldict.report.style import LIGHT
 
 SHOWN = (  # family, n, sigma; always density .3
     (("Table 1", 100, 0.0), ("Table 1", 200, 0.0), ("Table 1", 400, 0.0)),

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from elldict.pages.palette import LIGHT
+from elldict.report.style import LIGHT
 
 AXES = {"n": "features, n", "r": "samples, r", "p": "exponent, p"}
 OURS, BARE = LIGHT.curves[1], LIGHT.curves[2]

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from elldict.pages.palette import LIGHT
+from elldict.report.style import LIGHT
 
 STYLE: dict[str, Any] = {"font.size": 14, "text.color": LIGHT.ink}
 DPI = 130

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
-from elldict.pages.palette import LIGHT
+from elldict.report.style import LIGHT
 from elldict.theory import cramer_rao_bound, expected_error
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"

@@ -21,7 +21,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
     {"datasets", "metrics", "fit", "online"},
     {"estimator"},
-    {"pages", "baselines", "reproduction"},
+    {"report", "baselines", "reproduction"},
     {"command_files", "command_printing", "command_reproduce", "cli", "__main__"},
 ]
 

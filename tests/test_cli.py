@@ -503,7 +503,7 @@ def test_the_installed_command(files):
 
 
 def test_the_library_does_not_import_the_command_line():
-    unwanted = {"typer", "matplotlib", "jinja2", "elldict.cli", "elldict.pages"}  # scikit-learn itself imports rich
+    unwanted = {"typer", "matplotlib", "jinja2", "elldict.cli", "elldict.report"}  # scikit-learn itself imports rich
     check = f"import elldict, sys; print(sorted({unwanted} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -18,7 +18,7 @@ pytest.importorskip("jinja2")
 
 from elldict import cli
 from elldict.command_reproduce import parse_seconds
-from elldict.pages.palette import DARK, LIGHT
+from elldict.report.style import DARK, LIGHT
 from elldict.reproduction import figure1, figure5, paper, recovery_claims, recovery_table, report, table1, table2, words
 from elldict.reproduction.catalogue import EXPERIMENTS
 from elldict.reproduction.experiment import Claim, Decision, Size

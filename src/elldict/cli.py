@@ -146,18 +146,15 @@ def demo(
         raise MistakeError(f"page and picture are both {output}. Choose two names.")
     for path in [output] if picture is None else [output, picture]:
         check_output(path, force)
-    from elldict.pages.demo import FULL, QUICK, compute_demo  # noqa: PLC0415
-    from elldict.pages.render import render_page  # noqa: PLC0415
+    from elldict.report import demo as page  # noqa: PLC0415
 
     with demo_bar() as report:
-        results = compute_demo(QUICK if quick else FULL, report)
-    write_atomically(output, lambda stream: stream.write(render_page(results).encode()))
+        results = page.compute_demo(page.QUICK if quick else page.FULL, report)
+    write_atomically(output, lambda stream: stream.write(page.render_page(results).encode()))
     print_demo(results)
     print_line(make_console(), "page", named_file(output))
     if picture is not None:
-        from elldict.pages.picture import draw_picture  # noqa: PLC0415
-
-        write_atomically(picture, lambda stream: stream.write(draw_picture(results)))
+        write_atomically(picture, lambda stream: stream.write(page.draw_picture(results)))
         print_line(make_console(), "picture", named_file(picture))
 
 

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from elldict.estimator import LpDictionaryLearning
-    from elldict.pages.demo import Demo
-    from elldict.pages.error_bars import Claim
-    from elldict.pages.recovery import Recovery
+    from elldict.report.demo import Demo
+    from elldict.report.studies import ErrorAndBar, Recovery
     from elldict.result import Callback
 
 
@@ -123,7 +122,7 @@ def demo_bar() -> Iterator[Callable[[str, float], None]]:
         yield lambda doing, share: progress.update(task, description=doing, completed=share)
 
 
-def _error_and_bar(fit: Recovery | Claim) -> tuple[str, str]:
+def _error_and_bar(fit: Recovery | ErrorAndBar) -> tuple[str, str]:
     """What is off and what the fit says is off, in per cent."""
     return f"{100 * fit.error:.3f}", f"{100 * fit.error_bar:.3f}"
 
@@ -148,9 +147,10 @@ def print_demo(results: Demo) -> None:
     table.add_row("refined", *_error_and_bar(refined), "-", "-", str(refined.n_iter), f"{refined.seconds:.2f}")
     console.print(table)
     for trial in results.trials:
-        answers = (_error_and_bar(claim) for claim in (trial.plain, trial.refined))
-        texts = [f"{error} (error bar {bar})" for error, bar in answers]
+        fits = (_error_and_bar(fit) for fit in (trial.plain, trial.refined))
+        texts = [f"{error} (error bar {bar})" for error, bar in fits]
         limit = f"{100 * trial.limit:.3f} at best"
         print_line(console, f"noise {trial.noise_std:g}", f"p = 3: {texts[0]}, refined: {texts[1]}, {limit}")
-    for way in results.digits.ways:
-        print_line(console, f"{100 * way.error:.1f} %", f"of the digits is lost with {way.in_words}")
+    for rebuilt in results.digits.reconstructions:
+        method = f"{rebuilt.name} ({rebuilt.note})"
+        print_line(console, f"{100 * rebuilt.error:.1f} %", f"of the digits is lost with {method}")

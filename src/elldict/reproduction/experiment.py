@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from matplotlib.figure import Figure
 
-from elldict.pages.palette import Palette
+from elldict.report.style import Palette
 from elldict.reproduction.cell import Cell
 from elldict.reproduction.images import Source
 from elldict.reproduction.results import Results, Summary

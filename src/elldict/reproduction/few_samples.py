@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from elldict.pages.palette import Palette
+from elldict.report.style import Palette
 from elldict.reproduction import drawing
 from elldict.reproduction.cell import Cell, Scalar
 from elldict.reproduction.experiment import (

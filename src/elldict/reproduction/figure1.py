@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from elldict.pages.palette import Palette
+from elldict.report.style import Palette
 from elldict.reproduction import drawing
 from elldict.reproduction.cell import Cell, Scalar
 from elldict.reproduction.experiment import (

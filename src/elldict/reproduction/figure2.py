@@ -9,7 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from elldict.pages.palette import LIGHT, Palette
+from elldict.report.style import LIGHT, Palette
 from elldict.reproduction import drawing
 from elldict.reproduction.experiment import Claim, Experiment, Picture, Section, Size, Verdict
 from elldict.reproduction.results import Results

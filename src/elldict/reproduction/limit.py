@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.figure import Figure
 
-from elldict.pages.palette import Palette
+from elldict.report.style import Palette
 from elldict.reproduction import drawing
 from elldict.reproduction.cell import Cell, Scalar
 from elldict.reproduction.experiment import (

@@ -14,7 +14,7 @@ import jinja2
 
 from elldict import __version__
 from elldict.atomic import write_atomically
-from elldict.pages.palette import DARK, LIGHT, Palette
+from elldict.report.style import DARK, LIGHT, Palette
 from elldict.reproduction import drawing, words
 from elldict.reproduction.experiment import Claim, Experiment, Picture, Section, Size, Verdict
 from elldict.reproduction.methods import METHODS
