@@ -21,7 +21,7 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.estimator import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.metrics import match_atoms, recovery_error
-from elldict.progress import way_done
+from elldict.progress import track_share
 from elldict.result import Iteration
 from elldict.theory import cramer_rao_bound, expected_error
 
@@ -90,11 +90,11 @@ def recover(
     """Learn the atoms of the samples and compare every iteration with the truth."""
     path: list[NDArray[np.float64]] = []
     model = LpDictionaryLearning(p=p, solver="power", refine=refine, random_state=setting.start_seed)
-    share = way_done(model.tol)
+    measure_share = track_share(model.tol)
 
     def keep(iteration: Iteration) -> None:
         path.append(np.array(to_numpy(iteration.components), dtype=np.float64))
-        show(share(iteration))
+        show(measure_share(iteration))
 
     began = time.perf_counter()
     model.fit(samples, callback=keep)
