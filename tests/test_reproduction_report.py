@@ -17,7 +17,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from elldict import cli
-from elldict.command_reproduce import parse_seconds
+from elldict.cli.reproduce import parse_seconds
 from elldict.report.style import DARK, LIGHT
 from elldict.reproduction import figure1, figure5, paper, recovery_claims, recovery_table, report, table1, table2, words
 from elldict.reproduction.catalogue import EXPERIMENTS
