@@ -182,6 +182,31 @@ def test_refinement_and_falling_exponents_are_options_of_fit(ask, files):
     assert "expected error" in shown
 
 
+def iterate_algorithm_2(samples, A, p, n_iter):
+    """The paper's Algorithm 2, as printed: the gradient of the l_p objective, and its polar factor."""
+    for _ in range(n_iter):
+        Z = samples @ A.T
+        U, _, Vt = np.linalg.svd((np.sign(Z) * np.abs(Z) ** (p - 1)).T @ samples, full_matrices=False)
+        A = U @ Vt
+    return A
+
+
+def test_the_algorithm_of_the_paper_is_at_hand(ask, files, samples):
+    outcome = ask("fit", "data.npy", "-o", "new.npz", "--solver", "power", "--refine", "none", "--seed", "7")
+    assert (outcome.code, outcome.err) == (0, "")
+    there = elldict.load("new.npz")
+    assert (there.solver, there.refine, there.refined_) == ("power", None, None)
+    starts = []
+    here = LpDictionaryLearning(solver="power", refine=None, random_state=7)
+    here.fit(samples, callback=lambda iteration: starts.append(iteration.components))
+    np.testing.assert_array_equal(there.components_, here.components_)
+    expected = iterate_algorithm_2(samples, np.asarray(starts[0]), 3, there.n_iter_)
+    cosines = np.abs(there.components_ @ expected.T)  # order and signs are free
+    np.testing.assert_allclose(np.sort(cosines, axis=1)[:, -1], 1, atol=1e-9)
+    assert "solver='power'" in ask("info", "new.npz").out
+    assert elldict.load("model.npz").solver == "auto"
+
+
 def write_other_formats(folder: Path, samples) -> None:
     zarr.create_array(folder / "data.zarr", data=samples, chunks=(400, 4))
     lists = pa.FixedSizeListArray.from_arrays(pa.array(samples.ravel()), N_FEATURES)
@@ -347,6 +372,7 @@ CODE = "transform model.npz data.npy -o codes.npy"
         (f"{FIT} --p 2", "'p'"),
         (f"{FIT} --p nan", "'p'"),
         (f"{FIT} --p three", "--p 'three'"),
+        (f"{FIT} --solver newton", "newton"),
         (f"{FIT} --n-components 7", "exceeds n_features=6"),
         (f"{FIT} --n-components 0", "n_components"),
         (f"{FIT} --max-iter 0", "max_iter"),

@@ -38,8 +38,15 @@ app = typer.Typer(
 )
 
 
+class Solver(StrEnum):
+    """How the l_p objective is maximised."""
+
+    auto = "auto"
+    power = "power"
+
+
 class Refinement(StrEnum):
-    """What may follow the l_p stages."""
+    """What may follow the l_p estimate."""
 
     auto = "auto"
     bernoulli_gaussian = "bernoulli-gaussian"
@@ -125,6 +132,9 @@ def fit(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL.npz", help="Where the model goes.")],
     n_components: Annotated[int | None, typer.Option(help="Number of atoms.", show_default="all")] = None,
     p: Annotated[str, typer.Option(help="Exponent of the norm, above 2; or falling ones, such as 3,2.5,2.2.")] = "3",
+    solver: Annotated[
+        Solver, typer.Option(help="'power' is the paper's: all samples in every iteration; 'auto' needs far fewer.")
+    ] = Solver.auto,
     refine: Annotated[
         Refinement, typer.Option(help="Maximum likelihood after l_p; 'none' gives the paper's answer.")
     ] = Refinement.auto,
@@ -146,7 +156,10 @@ def fit(
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
 ) -> None:
-    """Learn a dictionary from samples and write it to a file."""
+    """Learn a dictionary from samples and write it to a file.
+
+    With '--solver power --refine none' this is Algorithm 2 of the paper.
+    """
     _check_output(output, force, inputs=(data,))
     if checkpoint is not None and checkpoint.resolve() in (output.resolve(), data.resolve()):
         raise MistakeError(f"checkpoint {checkpoint} is also the input or the output. Choose another name.")
@@ -156,6 +169,7 @@ def fit(
     model = LpDictionaryLearning(
         n_components,
         p=exponents,
+        solver=solver.value,
         refine=None if refine is Refinement.none else refine.value,
         center=center,
         whiten=whiten,
