@@ -22,7 +22,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"datasets", "metrics", "fit", "online"},
     {"estimator"},
     {"report", "baselines", "reproduction"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 
 

@@ -515,17 +515,19 @@ def test_a_fault_of_ours_is_not_called_a_mistake(ask, files, monkeypatch):
         ask(*FIT.split())
 
 
-def test_the_installed_command(files):
+@pytest.mark.parametrize("start", [["-c", "from elldict.cli import main; main()"], ["-m", "elldict"]])
+def test_the_installed_command(files, start):
     """The same from outside: exit code, and nothing but one line on standard error."""
-    command = "from elldict.cli import main; main()"
-    mistake = subprocess.run(
-        [sys.executable, "-W", "error", "-c", command, "fit", "data.npy", "-o", "model.npz"],
-        cwd=files,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert is_one_clear_line(Outcome(mistake.returncode, mistake.stdout, mistake.stderr)), mistake
+
+    def run(*arguments):
+        command = [sys.executable, "-W", "error", *start, *arguments]
+        path = {**os.environ, "PYTHONPATH": str(Path(elldict.__file__).parents[1])}  # of this elldict, from any folder
+        done = subprocess.run(command, cwd=files, env=path, capture_output=True, text=True, check=False)
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    mistake = run("fit", "data.npy", "-o", "model.npz")
+    assert is_one_clear_line(mistake), mistake
+    assert run("--version") == Outcome(0, f"elldict {elldict.__version__}\n", "")
 
 
 def test_the_library_does_not_import_the_command_line():
