@@ -20,8 +20,8 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
     {"datasets", "metrics", "fit", "online"},
     {"estimator"},
-    {"pages"},
-    {"command_files", "command_printing", "cli", "__main__"},
+    {"report"},
+    {"cli", "__main__"},
 ]
 
 

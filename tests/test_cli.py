@@ -18,7 +18,6 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, cli
-from elldict.checkpoint import Checkpoint
 from elldict.data.writers import NpyWriter
 from elldict.datasets import make_bernoulli_gaussian
 
@@ -26,7 +25,7 @@ N_FEATURES = 6
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Outcome:
     code: int
     out: str
     err: str
@@ -37,11 +36,11 @@ def ask(capsys, tmp_path, monkeypatch):
     """Run the command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def estimate(*arguments: str) -> Estimate:
+    def run(*arguments: str) -> Outcome:
         code = cli.run(arguments)
-        return Estimate(code, *capsys.readouterr())
+        return Outcome(code, *capsys.readouterr())
 
-    return estimate
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +57,17 @@ def files(tmp_path, samples):
 
 
 def interrupted(arguments, at, monkeypatch):
-    """Run the command line until Ctrl-C is pressed in a look at the samples."""
-    looks, stats = iter(range(1000)), Checkpoint.stats
+    """Run the command line until Ctrl-C is pressed in a pass over the samples."""
+    dataset = type(elldict.open_samples("data.npy"))
+    passes, really_sum = iter(range(1000)), dataset.sum
 
-    def impatient(checkpoint, kernel):
-        if next(looks) == at:
+    def impatient(samples, kernel):
+        if next(passes) == at:
             raise KeyboardInterrupt
-        return stats(checkpoint, kernel)
+        return really_sum(samples, kernel)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "sums", impatient)
+        patch.setattr(dataset, "sum", impatient)
         return cli.run(arguments)
 
 
@@ -97,10 +97,10 @@ def test_checkpoints_that_cannot_be(ask, files):
         (("--checkpoint", "model.npz", "--resume"), "is not a checkpoint"),
         (("--checkpoint", "nowhere/c.bin"), "no such folder"),
     ):
-        estimate = ask("fit", "data.npy", "-o", "new.npz", *arguments)
-        assert estimate.code == 2
-        assert is_one_clear_line(estimate)
-        assert words in estimate.err
+        outcome = ask("fit", "data.npy", "-o", "new.npz", *arguments)
+        assert outcome.code == 2
+        assert is_one_clear_line(outcome)
+        assert words in outcome.err
     assert "new.npz" not in names_here()
 
 
@@ -108,14 +108,14 @@ def names_here() -> list[str]:
     return sorted(path.name for path in Path().iterdir())
 
 
-def is_one_clear_line(estimate: Estimate) -> bool:
+def is_one_clear_line(outcome: Outcome) -> bool:
     return (
-        estimate.code == 2
-        and estimate.err.startswith("elldict: error: ")
-        and estimate.err.count("\n") == 1
-        and estimate.err.endswith("\n")
-        and "Traceback" not in estimate.err
-        and estimate.out == ""
+        outcome.code == 2
+        and outcome.err.startswith("elldict: error: ")
+        and outcome.err.count("\n") == 1
+        and outcome.err.endswith("\n")
+        and "Traceback" not in outcome.err
+        and outcome.out == ""
     )
 
 
@@ -165,21 +165,46 @@ def test_options_of_transform_are_parameters_of_the_model(ask, files, samples, o
 
 def test_options_of_fit_are_parameters_of_the_model(ask, files):
     options = ["--center", "--whiten", "--max-iter", "77", "--tol", "1e-3", "--quiet"]
-    estimate = ask("fit", "data.npy", "-o", "new.npz", *options)
-    assert estimate == Estimate(0, "", "")
+    outcome = ask("fit", "data.npy", "-o", "new.npz", *options)
+    assert outcome == Outcome(0, "", "")
     wanted = {"center": True, "whiten": True, "max_iter": 77, "tol": 1e-3, "random_state": None}
     assert wanted.items() <= elldict.load("new.npz").get_params().items()
 
 
 def test_refinement_and_falling_exponents_are_options_of_fit(ask, files):
-    estimate = ask("fit", "data.npy", "-o", "r.npz", "--p", "3,2.5", "--refine", "auto", "--seed", "0")
-    assert estimate.code == 0
+    outcome = ask("fit", "data.npy", "-o", "r.npz", "--p", "3,2.5", "--refine", "auto", "--seed", "0")
+    assert outcome.code == 0
     model = elldict.load("r.npz")
     assert list(model.p) == [3.0, 2.5]
     assert model.refined_ == "bernoulli-gaussian"
     shown = ask("info", "r.npz").out
     assert "3, 2.5" in shown
     assert "expected error" in shown
+
+
+def iterate_algorithm_2(samples, A, p, n_iter):
+    """The paper's Algorithm 2, as printed: the gradient of the l_p objective, and its polar factor."""
+    for _ in range(n_iter):
+        Z = samples @ A.T
+        U, _, Vt = np.linalg.svd((np.sign(Z) * np.abs(Z) ** (p - 1)).T @ samples, full_matrices=False)
+        A = U @ Vt
+    return A
+
+
+def test_the_algorithm_of_the_paper_is_at_hand(ask, files, samples):
+    outcome = ask("fit", "data.npy", "-o", "new.npz", "--solver", "power", "--refine", "none", "--seed", "7")
+    assert (outcome.code, outcome.err) == (0, "")
+    there = elldict.load("new.npz")
+    assert (there.solver, there.refine, there.refined_) == ("power", None, None)
+    starts = []
+    here = LpDictionaryLearning(solver="power", refine=None, random_state=7)
+    here.fit(samples, callback=lambda iteration: starts.append(iteration.components))
+    np.testing.assert_array_equal(there.components_, here.components_)
+    expected = iterate_algorithm_2(samples, np.asarray(starts[0]), 3, there.n_iter_)
+    cosines = np.abs(there.components_ @ expected.T)  # order and signs are free
+    np.testing.assert_allclose(np.sort(cosines, axis=1)[:, -1], 1, atol=1e-9)
+    assert "solver='power'" in ask("info", "new.npz").out
+    assert elldict.load("model.npz").solver == "auto"
 
 
 def write_other_formats(folder: Path, samples) -> None:
@@ -209,9 +234,9 @@ def test_every_kind_of_file_gives_the_answer_of_the_array(ask, files, samples, d
     assert ask("fit", data, "-o", "new.npz", "--seed", "7", *OPTIONS[data]).code == 0
     here, there = LpDictionaryLearning(random_state=7).fit(samples), elldict.load("new.npz")
     np.testing.assert_array_equal(there.components_, here.components_)
-    estimate = ask("transform", "new.npz", data, "-o", codes, *OPTIONS[data])
-    assert (estimate.code, estimate.err) == (0, "")
-    assert f"{100 * np.mean(here.transform(samples) != 0):.3g} % of the codes" in estimate.out
+    outcome = ask("transform", "new.npz", data, "-o", codes, *OPTIONS[data])
+    assert (outcome.code, outcome.err) == (0, "")
+    assert f"{100 * np.mean(here.transform(samples) != 0):.3g} % of the codes" in outcome.out
     written = np.load(codes) if codes.endswith("npy") else zarr.open_array(codes, mode="r")[:]
     np.testing.assert_array_equal(written, here.transform(samples))
     assert is_one_clear_line(ask("transform", "new.npz", data, "-o", codes, *OPTIONS[data]))
@@ -236,18 +261,18 @@ def test_codes_are_written_under_exactly_the_name_given(ask, files):
 
 
 def test_version_and_help(ask):
-    assert ask("--version") == Estimate(0, f"elldict {elldict.__version__}\n", "")
+    assert ask("--version") == Outcome(0, f"elldict {elldict.__version__}\n", "")
     for arguments in ([], ["--help"]):
-        estimate = ask(*arguments)
-        assert (estimate.code, estimate.err) == (0, "")
-        assert all(command in estimate.out for command in ("demo", "fit", "transform", "info"))
+        outcome = ask(*arguments)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert all(command in outcome.out for command in ("demo", "fit", "transform", "info"))
 
 
 def test_a_terminal_sees_a_bar_and_the_model_does_not_remember_it(ask, files, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert "iteration" in ask("fit", "data.npy", "-o", "new.npz", "--seed", "0").err
     assert elldict.load("new.npz").verbose is False
-    assert ask("fit", "data.npy", "-o", "new.npz", "--seed", "0", "--force", "--quiet") == Estimate(0, "", "")
+    assert ask("fit", "data.npy", "-o", "new.npz", "--seed", "0", "--force", "--quiet") == Outcome(0, "", "")
 
 
 def test_long_names_are_not_cut_when_piped(ask, files):
@@ -257,11 +282,11 @@ def test_long_names_are_not_cut_when_piped(ask, files):
 
 
 def test_a_warning_is_one_clean_line(ask, files):
-    estimate = ask("fit", "data.npy", "-o", "new.npz", "--max-iter", "1", "--seed", "0")
-    assert estimate.code == 0
-    coefficients = estimate.err.splitlines()
-    assert any(line.startswith("elldict: warning: The fit did not converge") for line in coefficients)
-    assert all(line.startswith("elldict: warning: ") for line in coefficients)
+    outcome = ask("fit", "data.npy", "-o", "new.npz", "--max-iter", "1", "--seed", "0")
+    assert outcome.code == 0
+    lines = outcome.err.splitlines()
+    assert any(line.startswith("elldict: warning: The fit did not converge") for line in lines)
+    assert all(line.startswith("elldict: warning: ") for line in lines)
 
 
 # --- what a user gets wrong -------------------------------------------------------------------------------------------
@@ -347,6 +372,7 @@ CODE = "transform model.npz data.npy -o codes.npy"
         (f"{FIT} --p 2", "'p'"),
         (f"{FIT} --p nan", "'p'"),
         (f"{FIT} --p three", "--p 'three'"),
+        (f"{FIT} --solver newton", "newton"),
         (f"{FIT} --n-components 7", "exceeds n_features=6"),
         (f"{FIT} --n-components 0", "n_components"),
         (f"{FIT} --max-iter 0", "max_iter"),
@@ -386,9 +412,9 @@ CODE = "transform model.npz data.npy -o codes.npy"
 def test_a_mistake_is_one_line_and_exit_code_2(ask, files, samples, command, says):
     broken_files(files, samples)
     before = names_here()
-    estimate = ask(*command.split())
-    assert is_one_clear_line(estimate), estimate
-    assert says in estimate.err
+    outcome = ask(*command.split())
+    assert is_one_clear_line(outcome), outcome
+    assert says in outcome.err
     assert names_here() == before, "a mistake leaves no files behind"
 
 
@@ -399,9 +425,9 @@ def test_a_file_that_may_not_be_read(ask, files, monkeypatch, command):
     secret.chmod(0)
     if os.geteuid() == 0:  # who may read everything
         _forbid(monkeypatch, secret)
-    estimate = ask(*command.format("secret").split())
-    assert is_one_clear_line(estimate), estimate
-    assert "secret: Permission denied" in estimate.err
+    outcome = ask(*command.format("secret").split())
+    assert is_one_clear_line(outcome), outcome
+    assert "secret: Permission denied" in outcome.err
 
 
 def _forbid(monkeypatch, path):
@@ -409,13 +435,13 @@ def _forbid(monkeypatch, path):
 
     really_open = io.open
 
-    def take_step(file, *args, **kwargs):
+    def guarded(file, *args, **kwargs):
         if not isinstance(file, int) and Path(os.fsdecode(file)).name == path.name:
             raise PermissionError(13, "Permission denied", str(file))
         return really_open(file, *args, **kwargs)
 
-    monkeypatch.setattr("io.open", take_step)
-    monkeypatch.setattr("builtins.open", take_step)
+    monkeypatch.setattr("io.open", guarded)
+    monkeypatch.setattr("builtins.open", guarded)
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder where even root cannot write")
@@ -423,18 +449,18 @@ def _forbid(monkeypatch, path):
 def test_a_folder_that_cannot_be_written_is_found_before_the_work(ask, files, monkeypatch, command):
     monkeypatch.setattr(LpDictionaryLearning, "fit", _never)
     monkeypatch.setattr(LpDictionaryLearning, "transform", _never)
-    estimate = ask(*command.split(), "/proc/self/out")
-    assert is_one_clear_line(estimate), estimate
-    assert "/proc/self/out cannot be written" in estimate.err
+    outcome = ask(*command.split(), "/proc/self/out")
+    assert is_one_clear_line(outcome), outcome
+    assert "/proc/self/out cannot be written" in outcome.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission(ask, files):
     closed = files / "closed"
     closed.mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
-    estimate = ask("fit", "data.npy", "-o", "closed/new.npz")
-    assert is_one_clear_line(estimate), estimate
-    assert "Permission denied" in estimate.err
+    outcome = ask("fit", "data.npy", "-o", "closed/new.npz")
+    assert is_one_clear_line(outcome), outcome
+    assert "Permission denied" in outcome.err
 
 
 def _never(*_args, **_kwargs):
@@ -453,9 +479,9 @@ def test_demo_says_how_to_get_what_it_needs(ask, monkeypatch):
     really_find = importlib.util.find_spec
     missing = ("matplotlib", "jinja2")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else really_find(name))
-    estimate = ask("demo")
-    assert is_one_clear_line(estimate), estimate
-    assert "matplotlib and jinja2: pip install 'elldict[demo]'" in estimate.err
+    outcome = ask("demo")
+    assert is_one_clear_line(outcome), outcome
+    assert "matplotlib and jinja2: pip install 'elldict[demo]'" in outcome.err
 
 
 def test_ctrl_c(ask, files, monkeypatch):
@@ -463,8 +489,8 @@ def test_ctrl_c(ask, files, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(LpDictionaryLearning, "fit", interrupt)
-    estimate = ask(*FIT.split())
-    assert estimate == Estimate(130, "", "elldict: interrupted.\n")
+    outcome = ask(*FIT.split())
+    assert outcome == Outcome(130, "", "elldict: interrupted.\n")
     assert not Path("new.npz").exists()
 
 
@@ -489,21 +515,23 @@ def test_a_fault_of_ours_is_not_called_a_mistake(ask, files, monkeypatch):
         ask(*FIT.split())
 
 
-def test_the_installed_command(files):
+@pytest.mark.parametrize("start", [["-c", "from elldict.cli import main; main()"], ["-m", "elldict"]])
+def test_the_installed_command(files, start):
     """The same from outside: exit code, and nothing but one line on standard error."""
-    command = "from elldict.cli import main; main()"
-    mistake = subprocess.run(
-        [sys.executable, "-W", "error", "-c", command, "fit", "data.npy", "-o", "model.npz"],
-        cwd=files,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert is_one_clear_line(Estimate(mistake.returncode, mistake.stdout, mistake.stderr)), mistake
+
+    def run(*arguments):
+        command = [sys.executable, "-W", "error", *start, *arguments]
+        path = {**os.environ, "PYTHONPATH": str(Path(elldict.__file__).parents[1])}  # of this elldict, from any folder
+        done = subprocess.run(command, cwd=files, env=path, capture_output=True, text=True, check=False)
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    mistake = run("fit", "data.npy", "-o", "model.npz")
+    assert is_one_clear_line(mistake), mistake
+    assert run("--version") == Outcome(0, f"elldict {elldict.__version__}\n", "")
 
 
 def test_the_library_does_not_import_the_command_line():
-    unwanted = {"typer", "matplotlib", "jinja2", "elldict.cli", "elldict.pages"}  # scikit-learn itself imports rich
+    unwanted = {"typer", "matplotlib", "jinja2", "elldict.cli", "elldict.report"}  # scikit-learn itself imports rich
     check = f"import elldict, sys; print(sorted({unwanted} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -16,12 +16,16 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from elldict import cli
-from elldict.pages import demo as demo_module
-from elldict.pages.demo import FULL, QUICK, Demo, compute_demo
-from elldict.pages.digits import EXPECTED_WARNINGS, DigitsSetting, Split, _listening, keep_largest
-from elldict.pages.picture import draw_picture
-from elldict.pages.recovery import EXACT
-from elldict.pages.render import render_page, tenth_above
+from elldict.report import demo as demo_module
+from elldict.report.demo import FULL, QUICK, Demo, compute_demo, draw_picture, render_page, round_up_to_tenth
+from elldict.report.studies import (
+    EXACT,
+    EXPECTED_WARNINGS,
+    DigitsSetting,
+    catch_expected_warnings,
+    keep_largest,
+    split_digits,
+)
 
 VOID = {"meta", "img", "br", "source", "link", "input", "hr"}
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -111,7 +115,7 @@ def test_the_refined_answer_goes_on_from_the_plain_one_and_is_exact(results):
 def test_error_bars_tell_the_truth_with_and_without_noise(results):
     # an error is the mean of n (n-1) / 2 squared angles: its relative deviation is sqrt(4 / 870) = 7 % at n = 30
     assert all(row.error_bar == pytest.approx(row.error, rel=0.25) for row in results.recoveries)
-    assert [trial.noise_std for trial in results.trials] == list(QUICK.noisy.noise_stds)
+    assert [trial.noise_std for trial in results.trials] == list(QUICK.noise.noise_stds)
     for trial in results.trials:
         assert trial.plain.error_bar == pytest.approx(trial.plain.error, rel=0.25)
         assert trial.refined.error_bar == pytest.approx(trial.refined.error, rel=0.25, abs=EXACT)
@@ -129,18 +133,18 @@ def test_overlaps_end_as_a_diagonal(results):
 
 
 def test_the_numbers_of_the_paper_belong_to_its_setting_alone():
-    assert FULL.hidden.paper_error(3.0) == pytest.approx(0.00094)
-    assert replace(FULL.hidden, n_samples=20_000).paper_error(3.0) is None
-    assert QUICK.hidden.paper_error(3.0) is None
+    assert FULL.recovery.paper_error(3.0) == pytest.approx(0.00094)
+    assert replace(FULL.recovery, n_samples=20_000).paper_error(3.0) is None
+    assert QUICK.recovery.paper_error(3.0) is None
 
 
 def test_digits_are_rebuilt_better_by_freer_choices(results):
-    first, pca, l4, l3, white = (way.error for way in results.digits.ways)
+    first, pca, l4, l3, white = (row.error for row in results.digits.reconstructions)
     assert first > pca > l4 > l3 > white > 0
 
 
 def test_no_image_is_both_learned_from_and_rebuilt(results):
-    split = Split.of(QUICK.digits)
+    split = split_digits(QUICK.digits)
     assert len(split.train) + len(split.test) == 1797
     assert len(split.test) == results.digits.n_test
     train = {image.tobytes() for image in split.train}
@@ -148,10 +152,10 @@ def test_no_image_is_both_learned_from_and_rebuilt(results):
 
 
 def test_an_error_is_the_share_of_the_variation_that_is_lost():
-    split = Split.of(DigitsSetting(n_train=1000, max_iter=1, tol=1.0, seed=1))
+    split = split_digits(DigitsSetting(n_train=1000, max_iter=1, tol=1.0, seed=1))
     mean = np.broadcast_to(split.train.mean(axis=0), split.test.shape)
-    assert split.way("", "", mean, learned=False).error == pytest.approx(1)
-    assert split.way("", "", (mean + split.test) / 2, learned=False).error == pytest.approx(1 / 4)
+    assert split.measure("", "", mean, learned=False).error == pytest.approx(1)
+    assert split.measure("", "", (mean + split.test) / 2, learned=False).error == pytest.approx(1 / 4)
 
 
 def test_keep_largest():
@@ -160,13 +164,13 @@ def test_keep_largest():
 
 
 def test_expected_warnings_are_written_down_and_others_passed_on(results, recwarn):
-    heard = {}
-    with _listening(heard, "a fit"):
+    caught = {}
+    with catch_expected_warnings(caught, "a fit"):
         warnings.warn("expected", EXPECTED_WARNINGS[0], stacklevel=1)
         warnings.warn("another", RuntimeWarning, stacklevel=1)
     assert [str(warning.message) for warning in recwarn] == ["another"]
-    assert heard == {(EXPECTED_WARNINGS[0].__name__, "expected"): ["a fit"]}
-    assert {"RankWarning", "NotWhiteWarning"} <= {notice.category for notice in results.digits.notices}
+    assert caught == {(EXPECTED_WARNINGS[0].__name__, "expected"): ["a fit"]}
+    assert {"RankWarning", "NotWhiteWarning"} <= {warning.category for warning in results.digits.warnings}
 
 
 def test_progress_never_goes_back_and_ends_at_one(results, told):
@@ -195,7 +199,7 @@ def test_the_table_holds_the_computed_numbers(html, results):
 
 
 def test_every_figure_is_there_with_a_caption(page, results):
-    n_pictures = 4 + 2 + 1 + len(results.digits.ways)  # film, atoms, originals and rebuilt digits
+    n_pictures = 4 + 2 + 1 + len(results.digits.reconstructions)  # film, atoms, originals and rebuilt digits
     assert len(page.all("img")) == len(page.all("source")) == n_pictures
     assert all(image["alt"] for image in page.all("img"))
     sources = [image["src"] for image in page.all("img")] + [source["srcset"] for source in page.all("source")]
@@ -236,11 +240,11 @@ def test_the_page_names_its_numbers_and_its_making(html, page, results):
     last = results.trials[-1]
     for share in (last.plain.error, last.plain.error_bar, last.refined.error, last.refined.error_bar, last.limit):
         assert f"{100 * share:.2f} %" in text
-    for way in results.digits.ways:
-        assert f"{100 * way.error:.1f} %" in text
-    for notice in results.digits.notices:
-        assert notice.category in text
-        assert " ".join(notice.message.split()) in text
+    for row in results.digits.reconstructions:
+        assert f"{100 * row.error:.1f} %" in text
+    for warning in results.digits.warnings:
+        assert warning.category in text
+        assert " ".join(warning.message.split()) in text
     machine = results.machine
     for fact in ("elldict demo --quick", machine.elldict, machine.python, machine.numpy, machine.system):
         assert fact in text
@@ -248,7 +252,7 @@ def test_the_page_names_its_numbers_and_its_making(html, page, results):
 
 
 def test_what_is_within_is_within():
-    assert [tenth_above(x) for x in (1.501, 1.5, 1.59)] == ["1.6", "1.5", "1.6"]
+    assert [round_up_to_tenth(x) for x in (1.501, 1.5, 1.59)] == ["1.6", "1.5", "1.6"]
 
 
 def test_the_picture_is_a_white_png_of_1400_pixels(results):

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from elldict.pages.palette import DARK, LIGHT
+from elldict.report.style import DARK, LIGHT
 from elldict.theory import cramer_rao_bound, expected_error
 from experiments.harness.store import DONE, FAILED, Record, Store
 from experiments.reproduction import command as cli

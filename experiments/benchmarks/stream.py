@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.pages.palette import LIGHT
+from elldict.report.style import LIGHT
 from elldict.theory import cramer_rao_bound, expected_error
 from experiments import IMAGES, ROOT
 

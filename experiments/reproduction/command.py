@@ -19,8 +19,8 @@ import typer
 from rich.console import Console
 
 from elldict.atomic import write_atomically
-from elldict.command_files import MistakeError
-from elldict.command_printing import make_console, named_file, print_line
+from elldict.cli.errors import MistakeError
+from elldict.cli.printing import describe_file, make_console, print_line
 from elldict.data.gpu_stream import find_device
 from experiments.harness.store import DONE, FAILED, Store, StoreError
 from experiments.reproduction.catalogue import EXPERIMENTS
@@ -273,5 +273,5 @@ def _write_report(
     write_atomically(out / REPORT, lambda stream: stream.write(page.encode()))
     write_pictures(experiments, results, size, out / FIGURES)
     console = make_console()
-    print_line(console, "results", named_file(out / RESULTS))
-    print_line(console, "report", named_file(out / REPORT))
+    print_line(console, "results", describe_file(out / RESULTS))
+    print_line(console, "report", describe_file(out / REPORT))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from elldict.pages.palette import Palette
+from elldict.report.style import Palette
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (
     Claim,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from elldict.pages.palette import Palette
+from elldict.report.style import Palette
 from experiments.reproduction.cells import METHODS, Cell
 from experiments.reproduction.experiment import (
     Claim,

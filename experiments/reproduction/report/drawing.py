@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image
 
-from elldict.pages.palette import LIGHT, Palette
+from elldict.report.style import LIGHT, Palette
 from experiments.harness.axes import quiet
 
 WIDE_INCHES, NARROW_INCHES = 9.6, 4.4

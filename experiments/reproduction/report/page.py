@@ -14,7 +14,7 @@ import jinja2
 
 from elldict import __version__
 from elldict.atomic import write_atomically
-from elldict.pages.palette import DARK, LIGHT, Palette
+from elldict.report.style import DARK, LIGHT, Palette
 from experiments.reproduction.cells import METHODS
 from experiments.reproduction.experiment import Claim, Experiment, Picture, Section, Size, Verdict
 from experiments.reproduction.paper import MISPRINTS

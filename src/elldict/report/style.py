@@ -1,11 +1,16 @@
-"""Colours of the page and its pictures: one set for light paper, one for dark."""
+"""How plots and pages look: colours for light and for dark backgrounds, ticks and frames of axes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
+
+# --- colours ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -33,21 +38,21 @@ class Palette:
     @property
     def strength(self) -> LinearSegmentedColormap:
         """From nothing to the full colour of the first curve."""
-        return _ramp(self.card, self.curves[0])
+        return _interpolate(self.card, self.curves[0])
 
     @property
     def pencil(self) -> LinearSegmentedColormap:
         """From blank to ink."""
-        return _ramp(self.tile, self.ink)
+        return _interpolate(self.tile, self.ink)
 
     @property
     def sign(self) -> LinearSegmentedColormap:
         """From negative through nothing to positive."""
-        return _ramp(self.negative, self.tile, self.positive)
+        return _interpolate(self.negative, self.tile, self.positive)
 
 
-def _ramp(*colours: str) -> LinearSegmentedColormap:
-    return LinearSegmentedColormap.from_list("ramp", colours)
+def _interpolate(*colours: str) -> LinearSegmentedColormap:
+    return LinearSegmentedColormap.from_list("interpolated", colours)
 
 
 LIGHT = Palette(
@@ -74,3 +79,24 @@ DARK = Palette(
     negative="#ff9a5c",
     positive="#98a5ff",
 )
+
+
+# --- axes -------------------------------------------------------------------------------------------------------------
+
+
+def set_percent_ticks(axis: Axis, lowest: float, highest: float) -> None:
+    """Label the powers of ten between two values, in per cent."""
+    ticks = [tick for tick in (0.01, 0.1, 1, 10, 100) if lowest < tick < highest]
+    axis.set_ticks(ticks, [f"{tick:g} %" for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
+def style_axes(axes: Axes, palette: Palette, grid: Literal["x", "y"] = "y") -> None:
+    """Draw grid lines to read values by, and no box around them."""
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(palette.line)
+    axes.grid(axis=grid, color=palette.line, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelcolor=palette.muted)
+    axes.xaxis.label.set_color(palette.muted)
+    axes.yaxis.label.set_color(palette.muted)

@@ -1,47 +1,34 @@
-"""The command line: arguments and printing only.
-
-Whatever a user can get wrong ends in one line on standard error and exit code 2; see `run`. What takes long to import
-is imported by the command that needs it, so that help and mistakes are answered at once.
-"""
+"""The commands: their arguments, what is checked before the work starts, and the calls that do it."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
-import sys
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
-from elldict.atomic import write_atomically
-from elldict.command_files import MistakeError, check_output, open_data, share_not_zero
-from elldict.command_printing import (
-    demo_bar,
-    fit_bar,
+from elldict.atomic import temporary_beside, write_atomically
+from elldict.cli.errors import MistakeError, raise_as_mistakes
+from elldict.cli.printing import (
+    describe_file,
     make_console,
-    named_file,
     print_demo,
     print_fit,
     print_line,
     print_model,
+    show_demo_progress,
+    show_fit_progress,
 )
 
 if TYPE_CHECKING:
+    from elldict.backend.base import Array, Backend
+    from elldict.data.dataset import Dataset
     from elldict.estimator import LpDictionaryLearning
-
-__all__ = ["app", "main", "run"]
-
-MISTAKE = 2
-INTERRUPTED = 130
-
-UsageError: Any = typer.BadParameter.__base__
-"""What typer raises for wrong arguments: its own class or click's, depending on its version."""
 
 app = typer.Typer(
     add_completion=False,
@@ -50,8 +37,15 @@ app = typer.Typer(
 )
 
 
+class Solver(StrEnum):
+    """How the l_p objective is maximised."""
+
+    auto = "auto"
+    power = "power"
+
+
 class Refinement(StrEnum):
-    """What may follow the l_p stages."""
+    """What may follow the l_p estimate."""
 
     auto = "auto"
     bernoulli_gaussian = "bernoulli-gaussian"
@@ -80,32 +74,6 @@ BlockSize = Annotated[
     int | None, typer.Option(min=1, help="Samples that are read at a time.", show_default="16 MB of them")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
-
-
-# --- entry points -----------------------------------------------------------------------------------------------------
-
-
-def main() -> None:
-    """Run the command line and exit."""
-    sys.exit(run(sys.argv[1:]))
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit code: the one place where mistakes become lines."""
-    try:
-        with _warnings_as_lines():
-            code = app(list(arguments) or ["--help"], prog_name="elldict", standalone_mode=False) or 0
-    except UsageError as error:
-        return _fail(error.format_message().removesuffix(".") + ". See 'elldict --help'.")
-    except MistakeError as error:
-        return _fail(str(error))
-    except OSError as error:
-        return _fail(_reason(error))
-    except (KeyboardInterrupt, typer.Abort):
-        code = INTERRUPTED
-    if code == INTERRUPTED:  # typer turns Ctrl-C into this code and says nothing
-        _say("interrupted.")
-    return int(code)
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -140,24 +108,21 @@ def demo(
     Takes under a minute and needs no network. The picture in the README was made by
     'elldict demo --picture docs/images/demo.png --force'.
     """
-    _need("matplotlib", "jinja2")
+    _require("matplotlib", "jinja2")
     if picture is not None and picture.resolve() == output.resolve():
         raise MistakeError(f"page and picture are both {output}. Choose two names.")
     for path in [output] if picture is None else [output, picture]:
-        check_output(path, force)
-    from elldict.pages.demo import FULL, QUICK, compute_demo  # noqa: PLC0415
-    from elldict.pages.render import render_page  # noqa: PLC0415
+        _check_output(path, force)
+    from elldict.report import demo as page  # noqa: PLC0415
 
-    with demo_bar() as report:
-        results = compute_demo(QUICK if quick else FULL, report)
-    write_atomically(output, lambda stream: stream.write(render_page(results).encode()))
+    with show_demo_progress() as show:
+        results = page.compute_demo(page.QUICK if quick else page.FULL, show)
+    write_atomically(output, lambda stream: stream.write(page.render_page(results).encode()))
     print_demo(results)
-    print_line(make_console(), "page", named_file(output))
+    print_line(make_console(), "page", describe_file(output))
     if picture is not None:
-        from elldict.pages.picture import draw_picture  # noqa: PLC0415
-
-        write_atomically(picture, lambda stream: stream.write(draw_picture(results)))
-        print_line(make_console(), "picture", named_file(picture))
+        write_atomically(picture, lambda stream: stream.write(page.draw_picture(results)))
+        print_line(make_console(), "picture", describe_file(picture))
 
 
 @app.command()
@@ -166,6 +131,9 @@ def fit(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL.npz", help="Where the model goes.")],
     n_components: Annotated[int | None, typer.Option(help="Number of atoms.", show_default="all")] = None,
     p: Annotated[str, typer.Option(help="Exponent of the norm, above 2; or falling ones, such as 3,2.5,2.2.")] = "3",
+    solver: Annotated[
+        Solver, typer.Option(help="'power' is the paper's: all samples in every iteration; 'auto' needs far fewer.")
+    ] = Solver.auto,
     refine: Annotated[
         Refinement, typer.Option(help="Maximum likelihood after l_p; 'none' gives the paper's answer.")
     ] = Refinement.auto,
@@ -187,16 +155,20 @@ def fit(
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
 ) -> None:
-    """Learn a dictionary from samples and write it to a file."""
-    check_output(output, force, inputs=(data,))
+    """Learn a dictionary from samples and write it to a file.
+
+    With '--solver power --refine none' this is Algorithm 2 of the paper.
+    """
+    _check_output(output, force, inputs=(data,))
     if checkpoint is not None and checkpoint.resolve() in (output.resolve(), data.resolve()):
         raise MistakeError(f"checkpoint {checkpoint} is also the input or the output. Choose another name.")
-    exponents = _exponents(p)
+    exponents = _parse_exponents(p)
     from elldict.estimator import LpDictionaryLearning  # noqa: PLC0415
 
     model = LpDictionaryLearning(
         n_components,
         p=exponents,
+        solver=solver.value,
         refine=None if refine is Refinement.none else refine.value,
         center=center,
         whiten=whiten,
@@ -207,8 +179,8 @@ def fit(
         random_state=seed,
     )
     began = time.perf_counter()
-    with _mistakes_named(), fit_bar(p, tol, quiet) as callback:
-        samples = open_data(data, column or (), block_size)
+    with raise_as_mistakes(), show_fit_progress(p, tol, quiet) as callback:
+        samples = _open_data(data, column, block_size)
         model.fit(samples, callback=callback, checkpoint=checkpoint, resume=resume)
     seconds = time.perf_counter() - began
     model.save(output)
@@ -229,24 +201,24 @@ def transform(
     force: Force = False,
 ) -> None:
     """Write the codes of samples: their sparse coordinates in a learned dictionary."""
-    check_output(output, force, inputs=(model, data), zarr=True)
+    _check_output(output, force, inputs=(model, data), zarr=True)
     fitted = _open_model(model)
     _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
-    with _mistakes_named():
-        codes = fitted.transform(open_data(data, column or (), block_size), out=output)
+    with raise_as_mistakes():
+        codes = fitted.transform(_open_data(data, column, block_size), out=output)
     console = make_console()
     console.print(f"[bold]Coded {codes.shape[0]} samples[/] in {codes.shape[1]} atoms", highlight=False)
     print_line(console, "algorithm", fitted.transform_algorithm)
-    print_line(console, "non-zero", f"{100 * share_not_zero(output):.3g} % of the codes")
-    print_line(console, "codes", named_file(output))
+    print_line(console, "non-zero", f"{100 * _measure_nonzero_share(output):.3g} % of the codes")
+    print_line(console, "codes", describe_file(output))
 
 
 @app.command()
 def score(model: ModelFile, data: DataFile, column: Column = None, block_size: BlockSize = None) -> None:
     """Show how likely samples are under a learned dictionary: the larger, the better it fits them."""
     fitted = _open_model(model)
-    with _mistakes_named():
-        samples = open_data(data, column or (), block_size)
+    with raise_as_mistakes():
+        samples = _open_data(data, column, block_size)
         found = fitted.score(samples)
     console = make_console()
     console.print(f"[bold]Scored {samples.n_samples} samples[/]", highlight=False)
@@ -259,14 +231,60 @@ def info(model: ModelFile) -> None:
     print_model(_open_model(model), model)
 
 
-# --- what the commands are made of ------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: bool = False) -> None:
+    """Raise now what would otherwise be found out after the work is done; a zarr array is a folder."""
+    if path.is_dir() and not (zarr and path.suffix == ".zarr"):
+        raise MistakeError(f"output {path} is a directory, expected the name of a file.")
+    if not path.parent.is_dir():
+        raise MistakeError(f"output folder {path.parent} does not exist. Create it first.")
+    if path.exists():
+        if not path.is_file() and not path.is_dir():
+            raise MistakeError(f"output {path} is not a regular file. Choose another name.")
+        if any(given.exists() and path.samefile(given) for given in inputs):
+            raise MistakeError(f"output {path} is also an input. Choose another name.")
+        if not force:
+            raise MistakeError(f"output {path} exists. Overwrite it with --force.")
+    try:
+        probe = temporary_beside(path)  # the only sure test: permissions, quotas and read-only disks all have a say
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise MistakeError(f"output {path} cannot be written: {error.strerror}.") from error
+
+
+def _open_data(path: Path, columns: Sequence[str] | None, block_size: int | None) -> Dataset:
+    """Samples of a file, left on disk."""
+    from elldict.data.open import open_samples  # noqa: PLC0415
+
+    column = columns[0] if columns and len(columns) == 1 else columns or None
+    return open_samples(path, column=column, block_size=block_size)
 
 
 def _open_model(path: Path) -> LpDictionaryLearning:
     from elldict.estimator import load  # noqa: PLC0415
 
-    with _mistakes_named():
+    with raise_as_mistakes():
         return load(path)
+
+
+def _measure_nonzero_share(path: Path) -> float:
+    """Share of the values in a file that are not zero; read a block at a time, as whoever wrote them did."""
+    samples = _open_data(path, None, None)
+    return samples.sum(NonZeroKernel()) / (samples.n_samples * samples.n_features)
+
+
+class NonZeroKernel:
+    """Number of values that are not zero."""
+
+    def bind(self, backend: Backend) -> Callable[[Array], int]:  # noqa: ARG002
+        """Return the function that counts in one tile."""
+        return np.count_nonzero
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
 
 
 def _choose_algorithm(
@@ -287,7 +305,7 @@ def _choose_algorithm(
         model.transform_n_nonzero_coefs = n_nonzero
 
 
-def _exponents(text: str) -> float | tuple[float, ...]:
+def _parse_exponents(text: str) -> float | tuple[float, ...]:
     try:
         exponents = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -295,48 +313,7 @@ def _exponents(text: str) -> float | tuple[float, ...]:
     return exponents[0] if len(exponents) == 1 else exponents
 
 
-def _need(*modules: str) -> None:
+def _require(*modules: str) -> None:
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise MistakeError(f"the demo needs {' and '.join(missing)}: pip install 'elldict[demo]'")
-
-
-# --- mistakes and warnings --------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _mistakes_named() -> Iterator[None]:
-    """The library raises these for what it was given, or lacks; anywhere else they would be faults of ours."""
-    try:
-        yield
-    except (ValueError, TypeError, ImportError) as error:
-        raise MistakeError(str(error)) from error
-    except MemoryError as error:
-        raise MistakeError(f"not enough memory: {error}") from error
-
-
-@contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    def show(message: Warning | str, category: type[Warning], *_place: Any, **_more: Any) -> None:  # noqa: ARG001
-        _say(f"warning: {message}")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)  # what a fit has to say is not silenced, nor made an error
-        warnings.showwarning = show
-        yield
-
-
-def _fail(message: str) -> int:
-    _say(f"error: {message}")
-    return MISTAKE
-
-
-def _say(message: str) -> None:
-    """One line on standard error, whatever the message looked like."""
-    print(f"elldict: {' '.join(message.split())}", file=sys.stderr)
-
-
-def _reason(error: OSError) -> str:
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    return f"{os.fsdecode(error.filename)}: {error.strerror}."

@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from elldict.estimator import LpDictionaryLearning
-    from elldict.pages.demo import Demo
-    from elldict.pages.error_bars import Claim
-    from elldict.pages.recovery import Recovery
+    from elldict.report.demo import Demo
+    from elldict.report.studies import ErrorAndBar, Recovery
     from elldict.result import Callback
 
 
 def make_console() -> Console:
-    """Where summaries go."""
+    """The console on standard output, where summaries go."""
     from rich.console import Console  # noqa: PLC0415
 
     return Console()
@@ -32,13 +31,13 @@ def print_line(console: Console, name: str, value: object) -> None:
     console.print(Text.assemble("  ", (f"{name:<15}", "cyan"), str(value)), soft_wrap=True)
 
 
-def named_file(path: Path) -> str:
+def describe_file(path: Path) -> str:
     """Name and size of a file, or of all files of a folder."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return f"{path} ({_size(sum(file.stat().st_size for file in files))})"
+    return f"{path} ({_format_size(sum(file.stat().st_size for file in files))})"
 
 
-def _size(n_bytes: int) -> str:
+def _format_size(n_bytes: int) -> str:
     if n_bytes < 1000:
         return f"{n_bytes} bytes"
     if n_bytes < 999_500:
@@ -58,8 +57,8 @@ def print_fit(model: LpDictionaryLearning, shape: tuple[int, ...], seconds: floa
         ("passes", f"{model.n_passes_:g}"),
         ("seconds", f"{seconds:.2f}"),
         ("status", model.status_),
-        *_laws(model),
-        ("model", named_file(output)),
+        *_describe_codes(model),
+        ("model", describe_file(output)),
     ):
         print_line(console, name, value)
 
@@ -69,7 +68,7 @@ def print_model(model: LpDictionaryLearning, path: Path) -> None:
     console = make_console()
     console.print("[bold]LpDictionaryLearning[/]", highlight=False)
     for name, value in (
-        ("file", named_file(path)),
+        ("file", describe_file(path)),
         ("atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.components_.dtype}"),
         ("p", model.p if isinstance(model.p, (int, float)) else ", ".join(f"{q:g}" for q in model.p)),
         ("objective", f"{model.objective_:.6g}"),
@@ -77,14 +76,14 @@ def print_model(model: LpDictionaryLearning, path: Path) -> None:
         ("passes", f"{model.n_passes_:g}"),
         ("converged", "yes" if model.converged_ else "no"),
         ("status", model.status_),
-        *_laws(model),
-        ("parameters", _changed_parameters(model)),
+        *_describe_codes(model),
+        ("parameters", _list_changed_parameters(model)),
     ):
         print_line(console, name, value)
 
 
-def _laws(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
-    """What the codes say of themselves."""
+def _describe_codes(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
+    """What the model says of codes, noise and its own error."""
     yield "density", f"{100 * float(model.density_.mean()):.3g} % of the codes are not zero"
     yield "noise", f"standard deviation {model.noise_std_:.3g}"
     if model.corruption_rate_:
@@ -92,22 +91,22 @@ def _laws(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
     yield "expected error", f"{100 * model.expected_error_:.3g} %"
 
 
-def _changed_parameters(model: LpDictionaryLearning) -> str:
+def _list_changed_parameters(model: LpDictionaryLearning) -> str:
     default = type(model)().get_params()
     changed = [f"{name}={value!r}" for name, value in model.get_params().items() if value != default[name]]
     return ", ".join(changed) or "all default"
 
 
-def fit_bar(p: str, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:
-    """The bar of a fit, if there is somebody to see it; not through `verbose`, which the model would keep."""
+def show_fit_progress(p: str, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:
+    """Show the bar of a fit on a terminal; not through `verbose`, which the model would keep."""
     from elldict.progress import progress_bar  # noqa: PLC0415
 
     return nullcontext() if quiet or not sys.stderr.isatty() else progress_bar(f"l_{p}", tol)
 
 
 @contextmanager
-def demo_bar() -> Iterator[Callable[[str, float], None]]:
-    """Show the way through the demo, if there is somebody to see it."""
+def show_demo_progress() -> Iterator[Callable[[str, float], None]]:
+    """Show how far the demo is, on a terminal."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
@@ -123,8 +122,8 @@ def demo_bar() -> Iterator[Callable[[str, float], None]]:
         yield lambda doing, share: progress.update(task, description=doing, completed=share)
 
 
-def _error_and_bar(fit: Recovery | Claim) -> tuple[str, str]:
-    """What is off and what the fit says is off, in per cent."""
+def _format_error_and_bar(fit: Recovery | ErrorAndBar) -> tuple[str, str]:
+    """The error, and what the fit says of it, in per cent."""
     return f"{100 * fit.error:.3f}", f"{100 * fit.error_bar:.3f}"
 
 
@@ -142,15 +141,16 @@ def print_demo(results: Demo) -> None:
         table.add_column(column, justify="right")
     for row in results.recoveries:
         paper = "-" if row.paper_error is None else f"{100 * row.paper_error:.2g}"
-        figures = (*_error_and_bar(row), f"{100 * row.expected_error:.3f}", paper)
+        figures = (*_format_error_and_bar(row), f"{100 * row.expected_error:.3f}", paper)
         table.add_row(f"{row.p:g}", *figures, str(row.n_iter), f"{row.seconds:.2f}")
     refined = results.refined
-    table.add_row("refined", *_error_and_bar(refined), "-", "-", str(refined.n_iter), f"{refined.seconds:.2f}")
+    table.add_row("refined", *_format_error_and_bar(refined), "-", "-", str(refined.n_iter), f"{refined.seconds:.2f}")
     console.print(table)
     for trial in results.trials:
-        answers = (_error_and_bar(claim) for claim in (trial.plain, trial.refined))
-        texts = [f"{error} (error bar {bar})" for error, bar in answers]
+        fits = (_format_error_and_bar(fit) for fit in (trial.plain, trial.refined))
+        texts = [f"{error} (error bar {bar})" for error, bar in fits]
         limit = f"{100 * trial.limit:.3f} at best"
         print_line(console, f"noise {trial.noise_std:g}", f"p = 3: {texts[0]}, refined: {texts[1]}, {limit}")
-    for way in results.digits.ways:
-        print_line(console, f"{100 * way.error:.1f} %", f"of the digits is lost with {way.in_words}")
+    for rebuilt in results.digits.reconstructions:
+        method = f"{rebuilt.name} ({rebuilt.note})"
+        print_line(console, f"{100 * rebuilt.error:.1f} %", f"of the digits is lost with {method}")

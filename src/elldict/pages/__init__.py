@@ -1,1 +1,0 @@
-"""Pages and pictures about results: compute, draw, render. Needs the extra ``elldict[demo]``."""
