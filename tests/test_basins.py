@@ -1,6 +1,7 @@
 """Two mixed atoms are recognised by their codes and taken apart."""
 
 import math
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -8,11 +9,13 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
-from elldict import diagnostics as judging
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.diagnostics import doubt_estimate
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import recovery_error
+from elldict.result import Estimate
 from elldict.solver.mixed_atoms import MixedPair, find_mixed_pairs, separate_pairs
+from elldict.solver.objective import Statistics
 
 
 def mixture(angle, n=8, r=2000, seed=0):
@@ -30,7 +33,7 @@ def test_a_mixed_pair_is_found_and_taken_apart(angle):
     A, Z = mixture(angle)
     pairs = find_mixed_pairs((np.abs(Z) > 1e-9).astype(float))
     assert [(pair.first, pair.second) for pair in pairs] == [(2, 5)]
-    repaired, n_moved = separate_pairs(A, Z, pairs)
+    repaired, n_moved = separate_pairs(A, Z[:, [2, 5]], pairs)
     assert n_moved == 1
     assert recovery_error(repaired, np.eye(8)) < 0.001  # to the next degree of the grid
     np.testing.assert_allclose(repaired @ repaired.T, np.eye(8), atol=1e-12)
@@ -65,9 +68,12 @@ def test_few_samples_end_exact_or_are_reported(seed):
 
 
 def test_mixed_atoms_that_remain_are_named_in_the_order_of_the_answer():
-    estimate = SimpleNamespace(mixed=(MixedPair(2, 0, 9.0),))
-    with pytest.warns(NotIdentifiableWarning, match="1 pairs of atoms.*: 1 with 2. Give more"):
-        judging._warn_of_mixed_atoms(estimate, np.array([1, 2, 0]), stacklevel=1)
+    stats = Statistics(1000.0, value=np.ones(3), slope=np.zeros(3), z2=np.ones(3), extra={"magnitude": np.zeros(3)})
+    estimate = Estimate(np.eye(3), None, stats, True, False, "", lp_stats=stats, mixed=(MixedPair(2, 0, 9.0),))
+    sizes = SimpleNamespace(rank=3, n_samples=1000, n_features=3)
+    doubts = list(doubt_estimate(estimate, np.array([1, 2, 0]), sizes, None, None))
+    assert [category for category, _ in doubts] == [NotIdentifiableWarning]
+    assert re.search("1 pairs of atoms.*: 1 with 2. Give more", doubts[0][1])
 
 
 def test_a_pair_without_noise_is_turned_all_the_way_apart(rng):

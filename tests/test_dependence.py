@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
+from elldict.data.statistics import Whitening
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.diagnostics import correlated_errors, dependent_errors
+from elldict.diagnostics import estimate_correlated_errors, estimate_dependent_errors
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning
 from elldict.metrics import recovery_error
+from elldict.result import Estimate
 from elldict.solver.spike_slab import SpikeSlab
-from elldict.theory.accuracy import whitening_error
+from elldict.theory.error_bars import whitening_error
 
 
 def random_basis(n, rng):
@@ -36,7 +38,9 @@ def test_independent_codes_keep_their_error_bars(noise_std, refine):
     X, _, _ = make_bernoulli_gaussian(r, n, density=density, noise_std=noise_std, random_state=1)
     model = LpDictionaryLearning(random_state=0, refine=refine).fit(X)
     law = SpikeSlab(np.full(n, density), np.ones(n), max(noise_std**2, 1e-12))
-    found = dependent_errors(X, model.components_, 3.0, law, refined=refine == "auto", n_samples=r)
+    refined = "bernoulli-gaussian" if refine == "auto" else None
+    estimate = Estimate(model.components_, None, None, True, False, "", law=law, refined=refined)
+    found = estimate_dependent_errors(X, estimate, 3.0, r)
     np.testing.assert_array_equal(found, 0)
 
 
@@ -95,7 +99,10 @@ def test_atoms_of_unequal_strength_are_not_correlated():
     X = sparse(10_000, 20, rng) * np.geomspace(1, 2, 20) @ D
     model = LpDictionaryLearning(random_state=0).fit(X)
     assert model.expected_error_ < 1e-6
-    np.testing.assert_array_equal(correlated_errors(X, model.components_, X.T @ X / len(X), len(X)), 0)
+    estimate = Estimate(model.components_, None, None, True, False, "")
+    whitening = Whitening(1.0, None, None, None, whitened=False)
+    found = estimate_correlated_errors(X, estimate, whitening, X.T @ X / len(X), len(X))
+    np.testing.assert_array_equal(found, 0)
 
 
 @pytest.mark.parametrize(("n", "r"), [(20, 10_000), (30, 600)])

@@ -18,7 +18,7 @@ from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SmallerTilesWarning
 from elldict.solver import spike_slab as device_law
-from elldict.solver.directions import lack_of_orthonormality, nearby_polar, polar_by_products, random_orthonormal
+from elldict.solver.directions import lack_of_orthonormality, polar_by_products, polar_nearby, random_orthonormal
 from elldict.solver.objective import Lp, Quantities, evaluate
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_roughly, fit_spike_slab, update_spike_slab
 
@@ -276,11 +276,11 @@ def test_polar_by_products_says_when_it_fails(rng):
     assert polar_by_products(U @ (np.geomspace(1, 1e-12, 8)[:, None] * V)) is None  # it would be rounding alone
 
 
-def test_nearby_polar_converges_as_stated(rng):
+def test_polar_nearby_converges_as_stated(rng):
     U, V = random_orthonormal(20, 20, rng), random_orthonormal(20, 20, rng)
     X = U @ (rng.uniform(0.9, 1.1, 20)[:, None] * V)
-    np.testing.assert_allclose(nearby_polar(X), U @ V, atol=1e-14)
-    assert float(lack_of_orthonormality(nearby_polar(X, steps=1))) < 2 * 2.5 * 0.1**3
+    np.testing.assert_allclose(polar_nearby(X), U @ V, atol=1e-14)
+    assert float(lack_of_orthonormality(polar_nearby(X, steps=1))) < 2 * 2.5 * 0.1**3
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from elldict.data.open import open_samples
 from elldict.data.subsample import Minibatches, Subsampler
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.loop import sparsity
+from elldict.solver.loop import measure_sparsity
 from elldict.solver.objective import Statistics
 from elldict.solver.schedule import Schedule
 
@@ -30,7 +30,7 @@ def numbered(r, n=4):
 
 
 def batches_of(samples, size, seed=0):
-    return Subsampler(samples, np.random.default_rng(seed)).batches(size)
+    return Subsampler(samples, np.random.default_rng(seed)).minibatches(size)
 
 
 def test_every_pass_sees_other_samples_until_all_were_seen():
@@ -59,8 +59,8 @@ def test_a_file_is_drawn_from_once(tmp_path, monkeypatch):
     growing = Subsampler(samples, np.random.default_rng(0))
     for size in (2000, 4000):
         for _ in range(3):
-            growing.batches(size).sum(RowSum())
-    assert growing.level(3000).n_samples == 3000
+            growing.minibatches(size).sum(RowSum())
+    assert growing.subsample(3000).n_samples == 3000
     assert drawn == [60_000]
 
 
@@ -79,9 +79,9 @@ def test_levels_hold_each_other_and_end_with_all():
     samples = ArrayDataset(X)
     growing = Subsampler(samples, np.random.default_rng(0))
     assert growing.sizes == [1000, 3000, 9000, 27_000]
-    held = [set(growing.level(size).X[:, 0]) for size in growing.sizes]
+    held = [set(growing.subsample(size).X[:, 0]) for size in growing.sizes]
     assert all(small < large for small, large in itertools.pairwise(held))
-    assert growing.level(growing.most + 1) is samples
+    assert growing.subsample(growing.most + 1) is samples
 
 
 @pytest.mark.parametrize(("r", "n"), [(2999, 100), (30_000, 4)])
@@ -91,11 +91,11 @@ def test_few_samples_are_looked_at_whole(r, n):
 
 
 def test_copies_are_bounded(monkeypatch):
-    monkeypatch.setattr(subsampler, "MOST_BYTES", 3000 * 4 * 8)
+    monkeypatch.setattr(subsampler, "MAX_BYTES", 3000 * 4 * 8)
     growing = Subsampler(ArrayDataset(numbered(60_000)), np.random.default_rng(0))
     assert len(growing.order) == growing.most == 3000
-    assert growing.batches(1501) is None
-    assert isinstance(growing.batches(1500), Minibatches)
+    assert growing.minibatches(1501) is None
+    assert isinstance(growing.minibatches(1500), Minibatches)
 
 
 def test_batches_find_what_as_many_fixed_samples_do_not():
@@ -114,10 +114,10 @@ def sums_of(Z):
 
 
 def test_the_sparsity_of_gaussian_codes_is_standard_normal(rng):
-    scores = [sparsity(sums_of(rng.standard_normal((500, 20)))) for _ in range(200)]
+    scores = [measure_sparsity(sums_of(rng.standard_normal((500, 20)))) for _ in range(200)]
     assert abs(np.mean(scores)) < 4 / np.sqrt(200) + 0.1  # the ratio of two moments has a bias of order 1/sqrt(r)
     assert 0.8 < np.std(scores) < 1.2
-    assert sparsity(sums_of(rng.laplace(size=(500, 20)))) > 10
+    assert measure_sparsity(sums_of(rng.laplace(size=(500, 20)))) > 10
 
 
 # --- several starts ---------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_the_sparsity_of_gaussian_codes_is_standard_normal(rng):
 def test_starts_are_compared_on_samples_that_no_batch_has_seen():
     X = numbered(40_000)
     growing = Subsampler(ArrayDataset(X), np.random.default_rng(0), several=True)
-    batches, held_out = growing.batches(2000), growing.held_out()
+    batches, held_out = growing.minibatches(2000), growing.held_out()
     seen = np.concatenate([batches._batch(number).take(np.arange(2000))[:, 0] for number in range(50)])
     judged = held_out.take(np.arange(held_out.n_samples))[:, 0]
     assert len(judged) == growing.first
@@ -135,20 +135,20 @@ def test_starts_are_compared_on_samples_that_no_batch_has_seen():
 
 def test_one_start_leaves_no_samples_out():
     growing = Subsampler(ArrayDataset(numbered(40_000)), np.random.default_rng(0))
-    assert len(growing.batches(2000).order) == 40_000
+    assert len(growing.minibatches(2000).order) == 40_000
 
 
 def test_the_start_that_is_kept_is_the_best_on_all_samples(monkeypatch):
     """By what each start saw last, the first would be kept, which has the lowest objective of the four."""
     X, _, _ = make_bernoulli_gaussian(10_000, 32, density=0.3, noise_std=0.2, random_state=8)
     ends = {}
-    score = Schedule._score
+    score = Schedule._score_held_out
 
-    def noted(road, end):
-        ends[end.iterations[-1].start] = float(np.mean(np.abs(X @ to_numpy(end.A).T) ** 3))
-        return score(road, end)
+    def noted(schedule, end):
+        ends[len(ends)] = float(np.mean(np.abs(X @ to_numpy(end.A).T) ** 3))  # in the order of the starts
+        return score(schedule, end)
 
-    monkeypatch.setattr(Schedule, "_score", noted)
+    monkeypatch.setattr(Schedule, "_score_held_out", noted)
     model = LpDictionaryLearning(n_init=4, random_state=8, refine=None).fit(X)
     objectives = np.array([ends[start] for start in range(4)])
     assert objectives.min() < 0.996 * objectives.max()  # so that there is something to choose

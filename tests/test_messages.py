@@ -5,7 +5,7 @@ import pytest
 
 from elldict.backend.base import BufferedWork, FreshWork
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.solver.amp import CorruptionLaw, ExtrinsicDenoiser, clean, compute_schedule, first_residual, learned
+from elldict.solver.amp import CorruptionLaw, ExtrinsicDenoiser, clean, compute_schedule, first_residual, learn_law
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_cleaning_with_the_true_law_finds_the_clean_samples(corrupted):
 
 def test_the_law_is_learned_from_a_poor_guess(corrupted):
     X, _, A, law = corrupted
-    found = learned(X, A, CorruptionLaw.guess(24, 1e-18), 40)
+    found = learn_law(X, A, CorruptionLaw.guess(24, 1e-18), 40)
     assert found.rate == pytest.approx(law.rate, rel=0.25)
     assert np.mean(found.density) == pytest.approx(0.2, rel=0.1)
     assert found.size == pytest.approx(1.0, rel=0.25)
@@ -59,7 +59,7 @@ def test_a_gate_is_the_extrinsic_posterior_mean():
     """What is behind z, by quadrature over both Gaussians: the gate times variances must give it back."""
     density, wide, blur, z = 0.3, 2.0, 0.5, 1.3
     law = CorruptionLaw(np.array([density]), np.array([wide]), 0.1, 1.0, 0.1, 1e-18)
-    rest = first_residual(np.array([[z]]), np.eye(1), law.codes(blur))[0, 0]
+    rest = first_residual(np.array([[z]]), np.eye(1), law.law_of_codes(blur))[0, 0]
     x = np.linspace(-20, 20, 200_001)
     active = density * np.exp(-(x**2) / (2 * wide)) / np.sqrt(2 * np.pi * wide)
     seen = np.exp(-((z - x) ** 2) / (2 * blur))

@@ -26,7 +26,7 @@ def kernels(X, A):
         Lp(3.0),
         likelihood,
         WithSecondary(likelihood, Lp(3.0)),
-        SparseCorruption(model, law, compute_schedule(X[:256], A, law).rounds),
+        SparseCorruption(model, corruption=law, rounds=compute_schedule(X[:256], A, law).rounds, source=None),
     ):
         yield EvaluationKernel(objective, A, None, 1.0, quantities, "float64")
     yield CodeKernel(A, np.zeros(m), SoftThreshold(0.1), "float64", "float64")

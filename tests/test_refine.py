@@ -9,10 +9,10 @@ import elldict
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.directions import IdleStep, PairwiseNewton, polar, random_orthonormal
+from elldict.solver.directions import InverseIteration, PairwiseNewton, polar, random_orthonormal
 from elldict.solver.objective import Statistics
 from elldict.theory import cramer_rao_bound, expected_error
-from elldict.theory.accuracy import CodeMoments, atom_errors
+from elldict.theory.error_bars import CodeMoments, atom_errors
 
 
 def fit(X, seed=0, callback=None, **options):
@@ -197,13 +197,15 @@ def test_the_idle_step_finds_an_atom_that_all_others_hide():
     idle = np.stack([X[codes[:, i] == 0].T @ X[codes[:, i] == 0] for i in range(10)])
     rng = np.random.default_rng(0)
     near = polar(dictionary + 0.1 * rng.standard_normal((10, 10)))
-    moved = IdleStep(1e-15)(Statistics(weight=300.0, inactive=idle), near)
+    moved = InverseIteration(1e-15)(Statistics(weight=300.0, inactive=idle), near)
     np.testing.assert_allclose(moved, dictionary, atol=1e-9)
 
 
 def test_the_idle_step_leaves_an_atom_that_no_sample_spares():
     A = random_orthonormal(4, 4, np.random.default_rng(0))
-    np.testing.assert_allclose(IdleStep(1e-15)(Statistics(weight=1.0, inactive=np.zeros((4, 4, 4))), A), A, atol=1e-12)
+    np.testing.assert_allclose(
+        InverseIteration(1e-15)(Statistics(weight=1.0, inactive=np.zeros((4, 4, 4))), A), A, atol=1e-12
+    )
 
 
 def test_annealed_exponents_are_stages_of_one_history(easy):

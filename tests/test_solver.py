@@ -8,9 +8,10 @@ import pytest
 from helpers import one_step, plain_power_step, prepared, run_from, sums_at
 
 from elldict.backend.base import BufferedWork, FreshWork
+from elldict.result import Iterate
 from elldict.solver.directions import polar, random_orthonormal
-from elldict.solver.loop import distance, precision_for
-from elldict.solver.objective import LinearCodes, Lp, Quantities, Terms, evaluate, power
+from elldict.solver.loop import Phase, Stepper, choose_precision
+from elldict.solver.objective import LinearCodes, Lp, Quantities, Statistics, Terms, evaluate, raise_to_power
 
 
 @pytest.mark.parametrize("p", [2.2, 2.5, 3, 3.5, 4, 5, 6.7, 8, 20])
@@ -28,21 +29,21 @@ def test_contrast_terms_are_derivatives_of_each_other(p):
     at = {shift: Lp(p).terms(z + shift, Quantities.MOMENTS, FreshWork(), np) for shift in (-h, 0.0, h)}
     value = {shift: at[shift].g * (z + shift) for shift in (-h, h)}  # F = g z
     np.testing.assert_allclose((value[h] - value[-h]) / (2 * h), p * at[0.0].g, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose((at[h].g - at[-h].g) / (2 * h), at[0.0].slope.expanded(), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose((at[h].g - at[-h].g) / (2 * h), at[0.0].slope.expand(), rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("exponent", [0.2, 0.5, 1, 1.5, 2, 2.5, 3, 6, 7.5, 18, 58.25])
 @pytest.mark.parametrize("work", [BufferedWork, FreshWork])
 def test_power_equals_the_general_power(exponent, work, rng):
     x = rng.random((30, 4))
-    np.testing.assert_allclose(power(x, exponent, work(), np, into="w"), x**exponent, rtol=1e-13)
+    np.testing.assert_allclose(raise_to_power(x, exponent, work(), np, into="w"), x**exponent, rtol=1e-13)
 
 
 def test_power_leaves_its_argument_alone(rng):
     x = rng.random((30, 4))
     before = x.copy()
     for exponent in (0.5, 1, 2, 2.5, 4):
-        power(x, exponent, BufferedWork(), np, into="w")
+        raise_to_power(x, exponent, BufferedWork(), np, into="w")
     np.testing.assert_array_equal(x, before)
 
 
@@ -132,18 +133,22 @@ def test_fault_16_a_step_that_lowers_the_objective_is_replaced_by_the_plain_step
     start = random_orthonormal(12, 12, rng)
     calls = []
 
-    def spoiled(stats, A):
+    class Spoiled:
         """The power step, except that every third one runs away from the maximum."""
-        calls.append(A)
-        good = polar(stats.G)
-        return good if len(calls) % 3 else random_orthonormal(12, 12, np.random.default_rng(len(calls)))
 
-    solution, history = run_from(easy[0], start, step=spoiled, tol=1e-7, max_iter=200)
+        monotone = False
+
+        def __call__(self, stats, A):
+            calls.append(A)
+            good = polar(stats.G)
+            return good if len(calls) % 3 else random_orthonormal(12, 12, np.random.default_rng(len(calls)))
+
+    solution, history = run_from(easy[0], start, direction=Spoiled(), tol=1e-7, max_iter=200)
     plain, _ = run_from(easy[0], start, tol=1e-7)
     objective = np.array([iteration.objective for iteration in history])
     assert np.all(np.diff(objective) >= -1e-11 * objective[1:])
     assert solution.converged
-    assert solution.value == pytest.approx(plain.value, rel=1e-10)
+    assert solution.stats.mean_value == pytest.approx(plain.stats.mean_value, rel=1e-10)
     assert history[-1].passes > len(history)  # looking at a rejected step is counted
 
 
@@ -154,13 +159,16 @@ def test_fault_16_the_last_step_is_not_trusted_unseen(easy, rng, by):
     away = random_orthonormal(12, 12, rng)
     steps = []
 
-    def spoiled(stats, A):
-        steps.append(A)
-        return away if len(steps) == 8 else polar(stats.G)
+    class Spoiled:
+        monotone = False
+
+        def __call__(self, stats, A):
+            steps.append(A)
+            return away if len(steps) == 8 else polar(stats.G)
 
     how = {"max_iter": 8} if by == "max_iter" else {"callback": lambda it: it.iteration == 8}
-    solution, history = run_from(easy[0], start, step=spoiled, **how)
-    assert solution.value == pytest.approx(history[-1].objective)
+    solution, history = run_from(easy[0], start, direction=Spoiled(), **how)
+    assert solution.stats.mean_value == pytest.approx(history[-1].objective)
 
 
 def test_a_contrast_may_leave_its_value_to_the_product_of_g_and_z(easy):
@@ -177,15 +185,17 @@ def test_a_contrast_may_leave_its_value_to_the_product_of_g_and_z(easy):
     np.testing.assert_allclose(one, two)
 
 
-def test_distance_is_per_atom():
-    assert distance(np.eye(4), -np.eye(4)) == pytest.approx(2.0)
+def test_steps_are_measured_per_atom():
+    phase = Phase(Lp(3), lambda stats, A: -A, "float64", 1e-6, 1)
+    _, step = Stepper(None, phase).move(Iterate(np.eye(4), Lp(3), Statistics(1.0)))
+    assert step == pytest.approx(2.0)
 
 
 def test_precision_follows_the_size_of_the_codes():
     kind = {"code_bound": 20.0}
-    assert precision_for(3, dtype="float32", **kind) == "float32"
-    assert precision_for(60, dtype="float32", **kind) == "float64"
-    assert precision_for(3, dtype="float64", **kind) == "float64"
+    assert choose_precision(3, dtype="float32", **kind) == "float32"
+    assert choose_precision(60, dtype="float32", **kind) == "float64"
+    assert choose_precision(3, dtype="float64", **kind) == "float64"
     with pytest.raises(ValueError, match=r"p=300 is too large for these samples.*Use p <= 109"):
-        precision_for(300, dtype="float64", **kind)
+        choose_precision(300, dtype="float64", **kind)
     assert math.isfinite(20.0 ** (2 * 109 - 2) * 1e8)

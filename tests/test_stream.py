@@ -17,8 +17,8 @@ from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import match_atoms, recovery_error
-from elldict.online import WarmupBuffer, enough
-from elldict.solver.online import Stream, kept
+from elldict.online import WarmupBuffer, count_warmup_rows
+from elldict.solver.online import OnlineModel, compute_keep
 from elldict.theory import cramer_rao_bound, expected_error
 
 N = 16
@@ -174,11 +174,11 @@ def test_single_samples(noisy):
         assert model.status_.startswith("collecting")
     assert not model.converged_
     assert model.expected_error_ > 0.1
-    model.partial_fit(X[80 : enough(N)])
+    model.partial_fit(X[80 : count_warmup_rows(N)])
     assert not model.status_.startswith("collecting")
     for row in X[2000:2050]:
         model.partial_fit(row[None, :])
-    assert model.n_samples_seen_ == enough(N) + 50
+    assert model.n_samples_seen_ == count_warmup_rows(N) + 50
     assert model.transform(X[:3]).shape == (3, N)
 
 
@@ -196,9 +196,9 @@ def test_everything_is_there_after_every_call(noisy):
 def test_what_is_forgotten(half_life, noisy):
     """Sample number s of t weighs 2^(-(t-s)/half_life); error bars speak of (sum w)^2 / sum w^2 samples."""
     X, _ = noisy
-    stream = streamed(X[:7000], 50, half_life=half_life, refine=None)._state.stream
+    stream = streamed(X[:7000], 50, half_life=half_life, refine=None)._state.model
     ages = np.append(np.repeat(np.arange(7000 - 50 * 20, 0, -50) - 50, 50), np.zeros(0))
-    weights = np.append(np.full(1000, kept(6000, half_life)), [kept(age, half_life) for age in ages])
+    weights = np.append(np.full(1000, compute_keep(6000, half_life)), [compute_keep(age, half_life) for age in ages])
     assert stream.weight == pytest.approx(np.sum(weights))
     assert stream.effective_samples == pytest.approx(np.sum(weights) ** 2 / np.sum(weights**2))
     assert stream.lp.stats.weight == pytest.approx(stream.weight)
@@ -211,9 +211,9 @@ def test_what_is_forgotten(half_life, noisy):
 def test_mean_and_covariance_are_those_of_weighted_samples():
     X, _, _ = make_bernoulli_gaussian(6000, 5, density=0.5, random_state=0)
     X = X + 3
-    running = streamed(X, 500, half_life=2000.0, center=True, refine=None)._state.stream.running
+    running = streamed(X, 500, half_life=2000.0, center=True, refine=None)._state.model.running
     weights = np.repeat(0.5 ** (np.arange(5000, -1, -500) / 2000.0), 500)[-5000:]
-    weights = np.append(np.full(1000, kept(5000, 2000.0)), weights)
+    weights = np.append(np.full(1000, compute_keep(5000, 2000.0)), weights)
     mean = np.average(X, axis=0, weights=weights)
     np.testing.assert_allclose(running.mean * running.unit, mean, rtol=1e-10)
     expected = np.cov(X.T, aweights=weights, ddof=0)
@@ -353,6 +353,6 @@ def test_parts_of_files_are_batches_and_files_are_not(noisy, tmp_path):
 
 
 def test_what_a_stream_keeps_lives_on_the_host(model):
-    for field in fields(Stream):
-        value = getattr(model._state.stream, field.name)
+    for field in fields(OnlineModel):
+        value = getattr(model._state.model, field.name)
         assert not hasattr(value, "shape") or (isinstance(value, np.ndarray) and value.dtype == np.float64)

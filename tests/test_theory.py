@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from elldict import LpDictionaryLearning, theory
-from elldict.theory import accuracy, chance
+from elldict.theory import accuracy, error_bars
 
 
 @pytest.mark.parametrize("order", [0, 0.5, 1, 2, 2.5, 3, 4, 7, 10])
@@ -85,7 +85,7 @@ def test_settings_without_meaning_are_refused(change, message):
 def test_sparsity_score_of_gaussian_codes_is_standard_normal():
     """2000 scores: their mean has standard deviation .022, their variance .032; the bounds are five of each."""
     z = np.random.default_rng(0).standard_normal((1000, 2000))
-    scores = chance.sparsity_score(np.mean(np.abs(z), axis=0), np.mean(z**2, axis=0), 1000)
+    scores = error_bars.sparsity_score(np.mean(np.abs(z), axis=0), np.mean(z**2, axis=0), 1000)
     assert abs(np.mean(scores)) < 0.11
     assert abs(np.var(scores) - 1) < 0.16
 
@@ -97,8 +97,8 @@ def test_a_search_in_pure_noise_stays_below_the_limit_of_chance(n, p):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         codes = LpDictionaryLearning(p=p, max_iter=100, random_state=0).fit_transform(X)
-    scores = chance.sparsity_score(np.mean(np.abs(codes), axis=0), np.mean(codes**2, axis=0), 3000)
-    assert np.max(scores) < chance.chance_score(n)
+    scores = error_bars.sparsity_score(np.mean(np.abs(codes), axis=0), np.mean(codes**2, axis=0), 3000)
+    assert np.max(scores) < error_bars.chance_score(n)
     if p == 3:
         assert 0.9 * math.sqrt(n) < np.max(scores) < 1.5 * math.sqrt(n)
 
@@ -106,5 +106,5 @@ def test_a_search_in_pure_noise_stays_below_the_limit_of_chance(n, p):
 def test_sampling_condition_is_that_of_white_noise():
     """Extreme eigenvalues fluctuate by n^(-2/3), here 3 % each, around their limit."""
     X = np.random.default_rng(0).standard_normal((2000, 200))
-    assert np.linalg.cond(X.T @ X) == pytest.approx(chance.sampling_condition(2000, 200), rel=0.1)
-    assert chance.sampling_condition(10, 10) == math.inf
+    assert np.linalg.cond(X.T @ X) == pytest.approx(error_bars.sampling_condition(2000, 200), rel=0.1)
+    assert error_bars.sampling_condition(10, 10) == math.inf

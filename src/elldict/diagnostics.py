@@ -92,7 +92,7 @@ def estimate_atom_errors(
 
 def find_unsought(estimate: Estimate, statistics: SampleStatistics) -> tuple[int, float]:
     """Number of directions in which samples vary and that belong to no atom, and their variance."""
-    n_unsought = statistics.rank - len(estimate.A)
+    n_unsought = statistics.rank - int(estimate.A.shape[0])
     left = statistics.rank - total(estimate.stats.moments.z2)
     return n_unsought, max(0.0, left) / max(n_unsought, 1)
 
@@ -226,7 +226,7 @@ def estimate_correlated_errors(
     """
     if whitening.whitened or whitening.to_white is not None or not estimate.converged:
         return None
-    A, m = estimate.A, len(estimate.A)
+    A, m = estimate.A, int(estimate.A.shape[0])
     scale = float(np.trace(scatter)) / len(scatter)
     uneven = float(np.sum((scatter / scale - np.eye(len(scatter))) ** 2)) / 2  # bounds what correlations can sum up to
     if m < 2 or uneven < m * m / n_samples:
@@ -244,7 +244,7 @@ def estimate_correlated_errors(
 
 def draw_codes(rows: Array, A: Array) -> Array:
     """Codes of about `DEPENDENCE_ROWS` of the drawn samples."""
-    return Backend.of(A).asarray(rows[:: max(1, round(len(rows) / DEPENDENCE_ROWS)), :], "float64") @ A.T
+    return Backend.of(A).asarray(rows[:: max(1, round(int(rows.shape[0]) / DEPENDENCE_ROWS)), :], "float64") @ A.T
 
 
 def _measure_common_scale(Z: Array) -> float:

@@ -89,7 +89,7 @@ def add_batch(
 
 def _begin_online(fit: Fit) -> OnlineState:
     """The online model that goes on from a fit."""
-    options, statistics = fit.options, fit.statistics
+    options, statistics = fit.options, replace(fit.statistics)  # a copy: what is computed of it stays out of the fit
     whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten)
     estimate = _order_rows(fit, whitening)
     p, n_passes = options.exponents[-1], fit.result.n_passes
