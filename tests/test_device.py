@@ -97,13 +97,13 @@ def test_streamed_samples_pass_a_survey(elsewhere, easy):
 
 def test_a_fault_in_the_middle_of_a_stream_comes_through(elsewhere, easy):
     class Broken(ArrayDataset):
-        def rows(self, index):
+        def take(self, index):
             raise OSError("the disk is gone")
 
-    class Foreign:  # a source that knows rows alone
+    class Foreign:  # a source that knows `take` alone
         source = Broken(easy[0])
         n_samples, n_features, dtype, backend = 4000, 12, "float64", NUMPY
-        rows = source.take
+        take = source.take
 
     with pytest.raises(OSError, match="the disk is gone"):
         list(blocks(Foreign(), elsewhere, 1000))
@@ -116,7 +116,7 @@ def test_a_fault_in_the_middle_of_a_stream_comes_through(elsewhere, easy):
 def test_numpy_in_and_numpy_out(elsewhere, monkeypatch, way):
     X, _, _ = make_bernoulli_gaussian(9000, 16, density=0.3, noise_std=0.2, random_state=0)
     monkeypatch.undo()
-    monkeypatch.setattr(device_room, "device_space", lambda device: elsewhere)
+    monkeypatch.setattr(device_room, "find_device", lambda device: elsewhere)
     monkeypatch.setattr(device_room, "_free_bytes", lambda backend: 2**50 if way == "moved" else 0)
     kept = {}
 
@@ -172,7 +172,7 @@ def test_arrays_of_other_libraries_stay_where_they_are(easy, torch):
 def test_files_are_streamed_and_clusters_are_not_asked(elsewhere, monkeypatch, tmp_path, easy):
     np.save(tmp_path / "samples.npy", easy[0].astype(np.float32))
     source = elldict.open_samples(tmp_path / "samples.npy")
-    monkeypatch.setattr(device_room, "device_space", lambda device: elsewhere)
+    monkeypatch.setattr(device_room, "find_device", lambda device: elsewhere)
     monkeypatch.setattr(device_room, "_free_bytes", lambda backend: 0)
     samples = place_on_device(source, "cuda")
     assert isinstance(samples, GpuStreamDataset)
@@ -295,23 +295,23 @@ def test_laws_fitted_where_codes_are_agree_with_those_of_the_host(codes, elsewhe
     start = SpikeSlab(np.full(24, 0.2), np.full(24, 1.5), 0.01, 1e-12)
     first = device_law.DeviceLaw.of(start, elsewhere)
     for law, model in (
-        (device_law.fitted(squares, least), fit_spike_slab(counts, least_noise=1e-12)),
-        (device_law.rough(squares, least), fit_roughly(counts, least_noise=1e-12)),
-        (device_law.followed(squares, first, least), update_spike_slab(counts, start)),
+        (device_law.fitted_on_device(squares, least), fit_spike_slab(counts, least_noise=1e-12)),
+        (device_law.rough_on_device(squares, least), fit_roughly(counts, least_noise=1e-12)),
+        (device_law.followed_on_device(squares, first, least), update_spike_slab(counts, start)),
     ):
         found = law.on_host(1e-12)
         # the host rounds codes to half an octave
         np.testing.assert_allclose(found.density, model.density, rtol=0.03)
         np.testing.assert_allclose(found.power, model.power, rtol=0.03)
         assert found.noise == pytest.approx(model.noise, rel=0.05)
-    assert float(device_law.alike(first, first)) == 1
-    assert float(device_law.alike(device_law.fitted(squares, least), first)) == 0
+    assert float(device_law.alike_on_device(first, first)) == 1
+    assert float(device_law.alike_on_device(device_law.fitted_on_device(squares, least), first)) == 0
 
 
 def test_codes_of_very_unlike_atoms_are_left_to_the_host(codes, elsewhere):
     codes[:, 0] *= 5
     squares, least = elsewhere.asarray((codes**2).T, "float64"), elsewhere.asarray(np.array([1e-12]), "float64")
-    assert device_law.fitted(squares, least) is None
+    assert device_law.fitted_on_device(squares, least) is None
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])

@@ -201,9 +201,9 @@ def test_nobody_waits_for_rows_that_are_not_read_any_more(tmp_path, rng):
     reader = npy_reader(tmp_path / "samples.npy")
     with ThreadPoolExecutor(1) as pool:
         with Prefetcher(reader, 100) as ahead:
-            held = [ahead.take(100 * k, 100 * k + 100) for k in range(3)]
+            held = [ahead.rows(100 * k, 100 * k + 100) for k in range(3)]
             for rows in held:
                 rows.__enter__()  # all memory is in use, so that the fourth block cannot be read
-            waiting = pool.submit(lambda: ahead.take(300, 400).__enter__())
+            waiting = pool.submit(lambda: ahead.rows(300, 400).__enter__())
         with pytest.raises(CancelledError):
             waiting.result(timeout=60)

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol
 
-import dask
-import dask.array
+try:
+    import dask
+    import dask.array
+except ModuleNotFoundError as error:
+    raise ImportError(f"Samples on a cluster need dask ({error}): pip install 'elldict[dask]'") from error
 import numpy as np
 from numpy.typing import NDArray
 
