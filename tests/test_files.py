@@ -9,6 +9,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import dask
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -98,10 +100,8 @@ NAMES = [f"feature {k}" for k in range(N_FEATURES)]
 
 
 def as_frame(X, folder):
-    whitening = pd.DataFrame(
-        X, columns=NAMES, index=np.arange(len(X)) + 5
-    )  # the index becomes a column that is no feature
-    whitening.to_parquet(folder / "x.parquet", row_group_size=1111)
+    frame = pd.DataFrame(X, columns=NAMES, index=np.arange(len(X)) + 5)  # a column that is no feature
+    frame.to_parquet(folder / "x.parquet", row_group_size=1111)
     return folder / "x.parquet"
 
 
@@ -140,8 +140,8 @@ def as_folder(X, folder):
 
 
 def as_chosen_columns(X, folder):
-    whitening = pd.DataFrame(X, columns=NAMES).assign(text="words")
-    whitening.to_parquet(folder / "x.parquet")
+    frame = pd.DataFrame(X, columns=NAMES).assign(text="words")
+    frame.to_parquet(folder / "x.parquet")
     return open_samples(folder / "x.parquet", column=NAMES)
 
 
@@ -259,7 +259,7 @@ def test_reading_goes_ahead_of_the_work_and_no_further(X, tmp_path):
         for _ in range(ahead.DEPTH):
             assert begin.acquire(timeout=60), "the first blocks are read before anybody asks"
         assert not begin.acquire(timeout=0.1), "there is no memory for another"
-        with blocks.take(0, 1000):
+        with blocks.rows(0, 1000):
             assert not begin.acquire(timeout=0.1), "the first block is still in use"
         assert begin.acquire(timeout=60), "its memory is used again"
 
@@ -493,6 +493,119 @@ def test_codes_never_take_the_place_of_the_input(X, tmp_path, in_memory):
         model.transform(X, out=tmp_path / "codes.parquet")
 
 
+def scaled_by_dask(X, folder):
+    return 2 * da.from_zarr(str(as_zarr(X, folder)))
+
+
+def npy_stack(X, folder):
+    da.to_npy_stack(folder / "stack", da.from_array(X, chunks=(3000, -1)))
+    return da.from_npy_stack(folder / "stack")
+
+
+def in_a_link(X, folder):
+    (folder / "link.npy").symlink_to(as_npy(X, folder))
+    return folder / "link.npy"
+
+
+def in_a_hard_link(X, folder):
+    (folder / "other.npy").hardlink_to(as_npy(X, folder))
+    return folder / "other.npy"
+
+
+def delayed_load(X, folder):
+    path = str(as_npy(X, folder))
+    load = dask.delayed(lambda: np.load(path))
+    return da.from_delayed(load(), X.shape, X.dtype)
+
+
+def parquet_in_a_zarr_array(X, folder):
+    as_zarr(X[:100], folder)
+    return as_lists(X, folder / "x.zarr")
+
+
+OVER_ITSELF = {  # how samples that rest on a file are given, and the name that would replace it
+    "view_of_a_map": (lambda X, folder: np.load(as_npy(X, folder), mmap_mode="r")[::2], "x.npy"),
+    "columns_of_a_map": (lambda X, folder: np.load(as_npy(X, folder), mmap_mode="r")[:, ::-1], "x.npy"),
+    "map_copied_on_write": (lambda X, folder: np.load(as_npy(X, folder), mmap_mode="c"), "x.npy"),
+    "array_of_a_map": (lambda X, folder: np.asarray(as_memmap(X, folder)), "x.npy"),
+    "view_of_an_array_of_a_map": (lambda X, folder: np.asarray(as_memmap(X, folder)).T.T[3:], "x.npy"),
+    "raw_buffer": (
+        lambda X, folder: np.frombuffer(memoryview(as_memmap(X, folder)._mmap), offset=128).reshape(X.shape),
+        "x.npy",
+    ),
+    "opened_map": (lambda X, folder: open_samples(np.load(as_npy(X, folder), mmap_mode="c")), "x.npy"),
+    "renamed_map": (
+        lambda X, folder: (as_memmap(X, folder)[::2], (folder / "x.npy").rename(folder / "y.npy"))[0],
+        "y.npy",
+    ),
+    "data_frame_of_a_map": (lambda X, folder: pd.DataFrame(as_memmap(X, folder), copy=False), "x.npy"),
+    "link": (in_a_link, "x.npy"),
+    "link_to_the_output": (lambda X, folder: (in_a_link(X, folder), as_npy(X, folder))[1], "link.npy"),
+    "hard_link": (in_a_hard_link, "x.npy"),
+    "map_of_a_hard_link": (lambda X, folder: np.load(in_a_hard_link(X, folder), mmap_mode="c"), "x.npy"),
+    "dask_of_zarr": (lambda X, folder: da.from_zarr(str(as_zarr(X, folder))), "x.zarr"),
+    "dask_of_an_open_zarr_array": (lambda X, folder: da.from_zarr(zarr.open_array(as_zarr(X, folder))), "x.zarr"),
+    "sum_of_dask": (scaled_by_dask, "x.zarr"),
+    "dask_of_an_array_in_a_group": (
+        lambda X, folder: (as_zarr_group(X, folder), da.from_zarr(str(folder / "g.zarr"), "inner"))[1],
+        "g.zarr/inner",
+    ),
+    "dask_of_npy_files": (npy_stack, "stack/1.npy"),
+    "dask_of_a_function": (delayed_load, "x.npy"),
+    "folder_that_holds_the_input": (parquet_in_a_zarr_array, "x.zarr"),
+    "chunk_of_the_input": (as_zarr, "x.zarr/c/0/0"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*chunk")
+@pytest.mark.parametrize("way", OVER_ITSELF)
+def test_fault_42_codes_never_replace_what_samples_rest_on(X, tmp_path, in_memory, way):
+    make, name = OVER_ITSELF[way]
+    source = make(X, tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match="also the input, or holds it"):
+        in_memory["float64"].transform(source, out=tmp_path / name)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("way", ["view_of_a_map", "map_copied_on_write", "array_of_a_map"])
+def test_fault_42_maps_are_found_where_the_system_does_not_list_them(X, tmp_path, in_memory, monkeypatch, way):
+    monkeypatch.setattr("elldict.data.writers.MEMORY_MAPS", tmp_path / "nothing")
+    source = OVER_ITSELF[way][0](X, tmp_path)
+    with pytest.raises(ValueError, match="also the input, or holds it"):
+        in_memory["float64"].transform(source, out=tmp_path / "x.npy")
+
+
+def test_fault_42_tensors_of_a_map_are_seen_through(X, tmp_path):
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(np.load(as_npy(X, tmp_path), mmap_mode="c"))
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match="also the input, or holds it"):
+        LpDictionaryLearning(random_state=0).fit(tensor).transform(tensor, out=tmp_path / "x.npy")
+    assert contents(tmp_path) == before
+
+
+def test_fault_42_other_files_may_be_replaced(X, tmp_path, in_memory):
+    """Codes written before, beside the samples, or to the old name of a file that has gone."""
+    model = in_memory["float64"]
+    as_zarr_group(X, tmp_path)
+    for name, source in [
+        ("codes.npy", as_memmap(X, tmp_path)[::2]),
+        ("codes.zarr", da.from_zarr(str(as_zarr(X, tmp_path)))),
+        ("g.zarr/codes.zarr", da.from_zarr(str(tmp_path / "g.zarr"), "inner")),
+    ]:
+        for _ in range(2):
+            model.transform(source, out=tmp_path / name)
+    mapped = as_memmap(X, tmp_path)[::2]
+    (tmp_path / "x.npy").unlink()
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    assert model.transform(mapped, out=tmp_path / "x.npy").shape == (len(mapped), N_FEATURES)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_codes_take_the_place_of_a_zarr_array_only(X, tmp_path, in_memory):
     as_zarr_group(X, tmp_path)
     (tmp_path / "photos.zarr").mkdir()
@@ -588,7 +701,7 @@ def test_a_missing_zarr_chunk_is_an_error(X, tmp_path, kind):
 
 
 def test_a_missing_chunk_in_another_store_is_an_error(X):
-    array = zarr.create_array(zarr.storage_dtype.MemoryStore(), shape=X.shape, chunks=(1000, N_FEATURES), dtype=float)
+    array = zarr.create_array(zarr.storage.MemoryStore(), shape=X.shape, chunks=(1000, N_FEATURES), dtype=float)
     array[:3000] = X[:3000]
     with pytest.raises(SamplesFileError, match="7 of 10 chunks are missing"):
         LpDictionaryLearning().fit(array)

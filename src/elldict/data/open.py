@@ -84,7 +84,7 @@ def open_samples(
 
 def is_source(X: Any) -> bool:
     """Whether X is something to be opened rather than an array in memory; nothing is imported to find out."""
-    return isinstance(X, (str, os.PathLike, np.memmap)) or is_dataset(X) or is_dask(X) or _is_zarr(X)
+    return isinstance(X, (str, os.PathLike, np.memmap)) or is_dataset(X) or is_dask(X) or zarr.is_zarr(X)
 
 
 def is_dataset(X: Any) -> bool:
@@ -101,7 +101,7 @@ def reader_of(source: Any, column: str | Sequence[str] | None) -> Reader | None:
     """Reader of a file, or None for what is in memory."""
     if isinstance(source, (str, os.PathLike)):
         return _file_reader(Path(source), column)
-    if _is_zarr(source):
+    if zarr.is_zarr(source):
         return zarr.zarr_reader(source, _one_name(column))
     if column is not None:
         raise ValueError(f"column={column!r} was given, and a {type(source).__name__} has no columns to choose from.")
@@ -152,7 +152,3 @@ def _one_name(column: str | Sequence[str] | None) -> str | None:
     if column is None or isinstance(column, str):
         return column
     raise ValueError(f"column={column!r}: expected the name of one array of a zarr group.")
-
-
-def _is_zarr(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] == "zarr" and hasattr(X, "store_path")

@@ -185,8 +185,13 @@ def _opened(source: Any, column: str | None) -> Any:
     return zarr.open_array(str(folder), mode="r")  # by its full name, which holds wherever the reader is unpickled
 
 
+def is_zarr(X: Any) -> bool:
+    """Whether X is an open zarr array or group; nothing is imported to find out."""
+    return type(X).__module__.partition(".")[0] == "zarr" and hasattr(X, "store_path")
+
+
 def _folder_of(array: Any) -> Path | None:
-    """Folder of an array that lies in one."""
+    """Folder of an array that lies in one on this machine."""
     root = getattr(array.store, "root", None)
     if root is None or type(array.store).__name__ != "LocalStore":
         return None
