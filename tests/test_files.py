@@ -1,22 +1,27 @@
 """Samples in files: the answer of the array to the last bit, in little memory, and never a quiet wrong one."""
 
+import contextlib
 import errno
+import json
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dask
 import dask.array as da
+import numcodecs
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+import zarr.codecs.numcodecs
 
 import elldict
 from elldict import LpDictionaryLearning, open_samples
@@ -773,6 +778,120 @@ def test_zarr_arrays_that_are_no_samples(X, tmp_path):
         open_samples(tmp_path / "g.zarr")
     with pytest.raises(SamplesFileError, match="none is named 'outer'"):
         open_samples(tmp_path / "g.zarr", column="outer")
+
+
+class Payload:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+HIDDEN = {  # metadata of format 2 by which a chunk is unpickled
+    "filter": {"filters": [{"id": "pickle"}]},
+    "compressor": {"compressor": {"id": "pickle", "protocol": 5}},
+    "object_codec": {"dtype": "|O", "filters": [{"id": "pickle"}], "fill_value": None},
+    "second_filter": {"dtype": "|O", "filters": [{"id": "vlen-utf8"}, {"id": "pickle"}], "fill_value": None},
+    "first_filter": {"filters": [{"id": "pickle"}, {"id": "zlib", "level": 1}]},
+}
+
+
+def trapped(X, folder, metadata):
+    """A zarr array of format 2 whose first chunk is a pickle."""
+    path = as_zarr(X, folder, zarr_format=2, compressors=None)
+    header = json.loads((path / ".zarray").read_text())
+    (path / ".zarray").write_text(json.dumps({**header, **metadata}))
+    chunk = pickle.dumps(Payload(folder / "sprung"))
+    zipped = {"id": "zlib", "level": 1} in metadata.get("filters", ())
+    (path / "0.0").write_bytes(zlib.compress(chunk) if zipped else chunk)
+    return path
+
+
+@pytest.fixture
+def pickles_are_decoded(monkeypatch):
+    """As numcodecs did before 0.16.6."""
+    monkeypatch.setattr("numcodecs.pickles.ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+@pytest.mark.parametrize("in_a_group", [False, True])
+def test_fault_43_a_zarr_file_runs_no_code(X, tmp_path, monkeypatch, pickles_are_decoded, way, in_a_group):
+    path = trapped(X, tmp_path, HIDDEN[way])
+    (tmp_path / ".zgroup").write_text('{"zarr_format": 2}')
+    source, column = (tmp_path, "x.zarr") if in_a_group else (path, None)
+    with monkeypatch.context() as patch:
+        for name in ("open", "open_array", "open_group"):
+            patch.setattr(zarr, name, lambda *_, **__: pytest.fail("zarr has opened it"))
+        with pytest.raises(SamplesFileError, match=r"x\.zarr is encoded by '(pickle|vlen-utf8)', .* zstd\. Write"):
+            open_samples(source, column=column)
+    assert not (tmp_path / "sprung").exists()
+    chunk = (path / "0.0").read_bytes()
+    numcodecs.get_codec({"id": "pickle"}).decode(zlib.decompress(chunk) if chunk[0] == 0x78 else chunk)
+    assert (tmp_path / "sprung").exists(), "the chunk is harmless, and the test shows nothing"
+
+
+def test_fault_43_an_open_zarr_array_runs_no_code(X, tmp_path, pickles_are_decoded):
+    array = zarr.open_array(trapped(X, tmp_path, HIDDEN["second_filter"]), mode="r")
+    for source, column in [(array, None), (zarr.open_group(tmp_path, mode="a", zarr_format=2), "x.zarr")]:
+        with pytest.raises(SamplesFileError, match=r"x\.zarr is encoded by"):
+            LpDictionaryLearning().fit(open_samples(source, column=column))
+    assert not (tmp_path / "sprung").exists()
+    with contextlib.suppress(TypeError):
+        array[:10]
+    assert (tmp_path / "sprung").exists(), "the file is harmless, and the test shows nothing"
+
+
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        [{"name": "numcodecs.pickle"}],
+        [{"name": "bytes"}, {"name": "numcodecs.zlib", "configuration": {"id": "pickle"}}],
+        [{"name": "sharding_indexed", "configuration": {"codecs": ["bytes", {"name": "evil"}], "index_codecs": []}}],
+        [{"name": "sharding_indexed", "configuration": {"codecs": ["bytes"], "index_codecs": ["evil"]}}],
+        ["bytes", "evil"],
+        [{"name": ["bytes"]}],
+    ],
+)
+def test_fault_43_codecs_of_format_3_are_known_ones(X, tmp_path, monkeypatch, codecs):
+    path = as_zarr(X, tmp_path)
+    header = json.loads((path / "zarr.json").read_text())
+    (path / "zarr.json").write_text(json.dumps({**header, "codecs": codecs}))
+    monkeypatch.setattr(zarr, "open_array", lambda *_, **__: pytest.fail("zarr has opened it"))
+    with pytest.raises(SamplesFileError, match="is encoded by"):
+        open_samples(path)
+
+
+def test_fault_43_other_arrays_of_a_group_are_not_opened(X, tmp_path):
+    path = as_zarr(X, tmp_path)
+    as_zarr_group(X, tmp_path)
+    path.rename(tmp_path / "g.zarr" / "other")
+    header = tmp_path / "g.zarr" / "other" / "zarr.json"
+    header.write_text(header.read_text().replace("zstd", "evil"))
+    with pytest.raises(SamplesFileError, match=r"other is encoded by 'evil'"):
+        open_samples(tmp_path / "g.zarr", column="other")
+    assert open_samples(tmp_path / "g.zarr", column="inner").n_samples == N_SAMPLES
+
+
+CODECS = {
+    "blosc": lambda: {"compressors": zarr.codecs.BloscCodec(shuffle="bitshuffle")},
+    "gzip": lambda: {"compressors": zarr.codecs.GzipCodec()},
+    "numcodecs": lambda: {
+        "filters": zarr.codecs.numcodecs.Delta(dtype="<f8"),
+        "compressors": zarr.codecs.numcodecs.LZ4(),
+    },
+    "transposed": lambda: {"filters": zarr.codecs.TransposeCodec(order=(1, 0))},
+    "format_2": lambda: {"zarr_format": 2, "filters": [numcodecs.Shuffle(8)], "compressors": numcodecs.LZMA()},
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("codec", CODECS)
+def test_fault_43_known_codecs_are_read(X, tmp_path, codec):
+    samples = open_samples(as_zarr(np.round(X, 2), tmp_path, **CODECS[codec]()))
+    np.testing.assert_allclose(samples.reader.read(0, N_SAMPLES), np.round(X, 2), atol=1e-9)
 
 
 def test_zarr_chunks_that_do_not_fit_into_memory_are_refused_beforehand(tmp_path):

@@ -7,8 +7,9 @@ gives the fill value for a chunk that is not there; here it is an error.
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,17 @@ from elldict.data.dataset import started_digest
 from elldict.data.file import check_shape, describe_error, import_optional, prepare_out, working_dtype
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
-METADATA = ("zarr.json", ".zarray", ".zgroup")
+ARRAY_METADATA = ("zarr.json", ".zarray")
+METADATA = (*ARRAY_METADATA, ".zgroup")
+
+SAFE_CODECS = frozenset(
+    (
+        *("bytes", "endian", "transpose", "sharding_indexed", "astype", "bitround", "delta", "fixedscaleoffset"),
+        *("packbits", "quantize", "shuffle", "blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
+        *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3", "base64"),
+    )
+)
+"""Codecs of numbers that run nothing of what they decode; numcodecs' own are called numcodecs.NAME in format 3."""
 
 MOST_BAND_BYTES = 2**29
 """Of a band of chunks, decoded: it has to be in memory at a time."""
@@ -166,23 +177,90 @@ def zarr_reader(source: Any, column: str | None = None) -> ZarrReader:
 def _opened(source: Any, column: str | None) -> Any:
     zarr = import_optional("zarr", "files")
     if isinstance(source, (str, os.PathLike)):
-        path = str(Path(source).absolute())
-        try:
-            source = zarr.open(path, mode="r")
-        except Exception as error:
-            raise SamplesFileError(f"{path} cannot be opened as zarr: {describe_error(error)}") from error
+        folder: Path | None = _find_array(Path(source).absolute(), column)
+    else:
+        array = _choose_array(source, column, zarr)
+        _check_codecs(array.metadata.to_dict(), str(array.store_path))
+        folder = _folder_of(array)
+        if folder is None or (array.read_only and Path(array.store.root).is_absolute()):
+            return array
+    # by its full name, which holds wherever the reader is unpickled
+    try:
+        return zarr.open_array(str(folder), mode="r")
+    except Exception as error:
+        raise SamplesFileError(f"{folder} cannot be opened as zarr: {describe_error(error)}") from error
+
+
+def _choose_array(source: Any, column: str | None, zarr: Any) -> Any:
+    """An open array, or the one that `column` names in an open group."""
     if isinstance(source, zarr.Group):
         names = sorted(name for name, _ in source.arrays())
         if column not in names:
-            remedy = "choose one of them by column=" if column is None else f"none is named {column!r}"
-            raise SamplesFileError(f"{source.store_path} is a group of arrays ({', '.join(names)}): {remedy}.")
+            raise _no_array(str(source.store_path), column, names)
         return source[column]
     if column is not None:
         raise SamplesFileError(f"{source.store_path} is one array: it has no column {column!r}.")
-    folder = _folder_of(source)
-    if folder is None or (source.read_only and Path(source.store.root).is_absolute()):
-        return source
-    return zarr.open_array(str(folder), mode="r")  # by its full name, which holds wherever the reader is unpickled
+    return source
+
+
+def _find_array(folder: Path, column: str | None) -> Path:
+    """Folder of the array in a folder; its codecs are known before zarr sees it."""
+    metadata = _read_metadata(folder)
+    if not metadata:
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir() and _read_metadata(path))
+        if column not in names:
+            raise _no_array(str(folder), column, names)
+        folder /= column
+        metadata = _read_metadata(folder)
+    elif column is not None:
+        raise SamplesFileError(f"{folder} is one array: it has no column {column!r}.")
+    for part in metadata:
+        _check_codecs(part, str(folder))
+    return folder
+
+
+def _read_metadata(folder: Path) -> list[dict[str, Any]]:
+    """What a folder says of the array that it is, in one format or both; nothing if it is none."""
+    found = []
+    for path in (folder / name for name in ARRAY_METADATA):
+        if path.is_file():
+            try:
+                metadata = json.loads(path.read_bytes())
+                if path.name == ".zarray" or metadata["node_type"] == "array":
+                    found.append(dict(metadata))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                raise SamplesFileError(f"{folder} cannot be opened as zarr: {describe_error(error)}") from error
+    return found
+
+
+def _check_codecs(metadata: Any, where: str) -> None:
+    """Raise if metadata name a codec that might run what the file holds, as pickle does."""
+    for key in ("compressor", "filters", "codecs"):
+        for codec in _list_codecs(metadata.get(key)):
+            if not isinstance(codec, str) or codec.removeprefix("numcodecs.") not in SAFE_CODECS:
+                raise SamplesFileError(
+                    f"{where} is encoded by {codec!r}, which is none of the codecs of numbers that are known to run "
+                    f"nothing of what they decode: {', '.join(sorted(SAFE_CODECS))}. Write it again with one of them, "
+                    "or give array[:] if you trust it."
+                )
+
+
+def _list_codecs(part: Any) -> Iterator[Any]:
+    """Names of codecs, and of those that they hold; a name is a string, or what an object has as its name or id."""
+    if isinstance(part, dict):
+        yield from (part[key] for key in ("id", "name") if key in part)
+        for value in part.values():
+            yield from () if isinstance(value, str) else _list_codecs(value)
+    elif isinstance(part, (list, tuple)):
+        for codec in part:
+            yield from (codec,) if isinstance(codec, str) else _list_codecs(codec)
+    elif hasattr(part, "codec_id"):  # of numcodecs, which some versions of zarr keep in the metadata of open arrays
+        yield part.codec_id
+
+
+def _no_array(where: str, column: str | None, names: list[str]) -> SamplesFileError:
+    remedy = "choose one of them by column=" if column is None else f"none is named {column!r}"
+    return SamplesFileError(f"{where} is a group of arrays ({', '.join(names)}): {remedy}.")
 
 
 def is_zarr(X: Any) -> bool:
