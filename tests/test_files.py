@@ -308,6 +308,83 @@ def test_fits_in_many_threads_share_a_source(X, tmp_path, in_memory, kind):
         np.testing.assert_array_equal(model.components_, in_memory["float64"].components_)
 
 
+@pytest.fixture
+def decoded(monkeypatch):
+    """Numbers of rows that pyarrow has decoded."""
+    counted = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def count(self, *how, **options):
+        for batch in iter_batches(self, *how, **options):
+            counted.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", count)
+    monkeypatch.setattr("elldict.data.parquet.BATCH_BYTES", 100 * 8 * N_FEATURES)  # batches of 100 rows
+    return counted
+
+
+@pytest.mark.parametrize("kind", ["frame", "lists", "lists of any length", "folder"])
+@pytest.mark.parametrize("n_passes", [1, 2, 5])
+def test_passes_side_by_side_decode_every_row_once_each(X, tmp_path, decoded, kind, n_passes):
+    reader = open_samples(SOURCES[kind](X, tmp_path)).reader
+    decoded.clear()
+    passes = [iter(range(offset * 250, N_SAMPLES, 250)) for offset in range(n_passes)]  # each begins a block later
+    n_wanted = sum(N_SAMPLES - offset * 250 for offset in range(n_passes))
+    while passes:
+        for each in list(passes):
+            start = next(each, None)
+            if start is None:
+                passes.remove(each)
+                continue
+            stop = min(start + 250, N_SAMPLES)
+            np.testing.assert_array_equal(reader.read(start, stop), X[start:stop])
+    n_before = sum(offset * 250 for offset in range(n_passes))  # of a row group, the rows before the first one wanted
+    assert sum(decoded) <= n_wanted + n_before + 100 * n_passes
+
+
+def test_rows_drawn_during_a_pass_do_not_make_it_begin_again(X, tmp_path, decoded, rng):
+    reader = open_samples(as_lists(X, tmp_path)).reader
+    decoded.clear()
+    for start in range(0, N_SAMPLES, 500):
+        reader.read(start, min(start + 500, N_SAMPLES))
+        if start % 3000 == 0:
+            index = np.sort(rng.choice(N_SAMPLES, 50, replace=False))
+            np.testing.assert_array_equal(reader.take(index), X[index])
+    n_draws = len(range(0, N_SAMPLES, 3000))
+    assert sum(decoded) == (1 + n_draws) * N_SAMPLES
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_fits_side_by_side_decode_no_more_than_one_after_the_other(X, tmp_path, decoded):
+    samples = open_samples(as_lists_of_any_length(X, tmp_path), block_size=500)
+    how = {"solver": "power", "refine": None, "max_iter": 3, "tol": 1e-12, "random_state": 0}
+
+    def fit(_):
+        return LpDictionaryLearning(**how).fit(samples)
+
+    fit(0)
+    alone = sum(decoded)
+    decoded.clear()
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(fit, range(3)))
+    assert sum(decoded) <= 1.2 * 3 * alone
+
+
+@pytest.mark.parametrize("chunk", [700, 3001])
+def test_passes_side_by_side_decode_every_zarr_chunk_once_each(X, tmp_path, monkeypatch, chunk):
+    reader = open_samples(as_zarr(X, tmp_path, chunks=(chunk, N_FEATURES))).reader
+    decoded = []
+    decode = type(reader)._decoded
+    monkeypatch.setattr(type(reader), "_decoded", lambda self, a, b: (decoded.append(b - a), decode(self, a, b))[1])
+    for start in range(0, N_SAMPLES, 200):
+        for begin in (start, start - 400):
+            if begin >= 0:
+                stop = min(begin + 200, N_SAMPLES)
+                np.testing.assert_array_equal(reader.read(begin, stop), X[begin:stop])
+    assert sum(decoded) <= 2 * N_SAMPLES
+
+
 @pytest.mark.parametrize("kind", ["npy", "odd zarr", "zarr group", "frame", "folder"])
 def test_a_reader_can_be_pickled_half_way(X, tmp_path, kind):
     source = SOURCES[kind](X, tmp_path)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
@@ -154,6 +154,48 @@ def check_stamp(path: str, opened: Stamp, status: os.stat_result | None = None) 
         f"{path} has changed since it was opened: {change}. Whatever was computed from it is not to be trusted; start "
         "again when nobody writes to it any more."
     )
+
+
+MOST_CURSORS = 8
+"""Passes over one file that may go on at a time without decoding anything twice."""
+
+MOST_CURSOR_BYTES = 2**29
+"""Of decoded rows that are kept for reads that go on: as much as the largest band of zarr chunks."""
+
+
+@dataclass
+class Cursor:
+    """Where a read ended: rows that are decoded and not yet asked for, and those after them."""
+
+    position: int
+    rows: NDArray[Any]
+    batches: Iterator[NDArray[Any]] = field(default_factory=lambda: iter(()))
+
+
+@dataclass
+class Cursors:
+    """Where reads ended, for those that go on there; left behind when a reader is pickled."""
+
+    ended: list[Cursor] = field(default_factory=list)  # the latest last
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __reduce__(self) -> tuple[type[Cursors], tuple[()]]:
+        return Cursors, ()
+
+    def find(self, first: int, last: int) -> Cursor | None:
+        """Take the cursor that is furthest on among those from row `first` to row `last`: no two threads get it."""
+        with self.lock:
+            found = [cursor for cursor in self.ended if first <= cursor.position <= last]
+            best = max(found, key=lambda cursor: cursor.position, default=None)
+            self.ended = [cursor for cursor in self.ended if cursor is not best]
+        return best
+
+    def leave(self, cursor: Cursor) -> None:
+        """Leave a cursor for whoever goes on there."""
+        with self.lock:
+            self.ended.append(cursor)
+            while len(self.ended) > MOST_CURSORS or sum(c.rows.nbytes for c in self.ended) > MOST_CURSOR_BYTES:
+                self.ended.pop(0)
 
 
 DEPTH = 3

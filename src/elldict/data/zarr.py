@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.data.dataset import started_digest
-from elldict.data.file import check_shape, describe_error, import_optional, prepare_out, working_dtype
+from elldict.data.file import (
+    Cursor,
+    Cursors,
+    check_shape,
+    describe_error,
+    import_optional,
+    prepare_out,
+    working_dtype,
+)
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 ARRAY_METADATA = ("zarr.json", ".zarray")
@@ -38,16 +46,6 @@ MOST_BAND_BYTES = 2**29
 """Of a band of chunks, decoded: it has to be in memory at a time."""
 
 
-@dataclass
-class Held:
-    """The end of a band of which only the beginning was asked for; left behind when the reader is pickled."""
-
-    band: tuple[int, NDArray[Any]] | None = None  # its first row, and its rows; set in one step, for other threads
-
-    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
-        return Held, ()
-
-
 @dataclass(frozen=True)
 class ZarrReader:
     """Rows of a zarr array, opened for reading."""
@@ -58,24 +56,25 @@ class ZarrReader:
     n_features: int
     dtype: str
     state: str  # digest of names, sizes and dates of the files
-    held: Held = field(default_factory=Held, compare=False)
+    cursors: Cursors = field(default_factory=Cursors, compare=False)
 
     feature_names: None = None
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Rows from start to stop; what is left of the last band is held for the next rows."""
+        """Rows from start to stop; what is left of the last band is kept for the next rows."""
         out = prepare_out(self, start, stop, out)
-        done = start
-        held = self.held.band
-        if held is not None and held[0] <= start < held[0] + len(held[1]):
-            known = held[1][start - held[0] : stop - held[0]]
-            out[: len(known)] = known
-            done += len(known)
-        if done < stop:
+        cursor = self.cursors.find(start - start % self._band_rows, start)
+        known = out[:0] if cursor is None else cursor.rows[start - cursor.position :]
+        n_known = min(len(known), len(out))
+        out[:n_known] = known[:n_known]
+        rest = known[n_known:]
+        if n_known < len(out):
             end = min(self.n_samples, self._band_rows * -(-stop // self._band_rows))
-            rows = self._decoded(done, end)
-            out[done - start :] = rows[: stop - done]
-            self.held.band = (stop, rows[stop - done :].copy())  # so that the rows before can be forgotten
+            rows = self._decoded(start + n_known, end)
+            out[n_known:] = rows[: len(out) - n_known]
+            rest = rows[len(out) - n_known :].copy()  # so that the rows before can be forgotten
+        if len(rest):
+            self.cursors.leave(Cursor(stop, rest))
         return out
 
     def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
