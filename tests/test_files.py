@@ -28,7 +28,7 @@ from elldict import LpDictionaryLearning, open_samples
 from elldict.data import file as ahead
 from elldict.data.dataset import ArrayDataset
 from elldict.data.file import FileDataset, Prefetcher
-from elldict.data.npy import npy_reader
+from elldict.data.npy import open_npy
 from elldict.data.writers import NpyWriter, ZarrWriter
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SamplesChangedError, SamplesFileError
@@ -250,7 +250,7 @@ def test_many_blocks_are_read_once_each_and_in_order(X, tmp_path, monkeypatch):
 
 
 def test_reading_goes_ahead_of_the_work_and_no_further(X, tmp_path):
-    reader = npy_reader(as_npy(X, tmp_path))
+    reader = open_npy(as_npy(X, tmp_path))
     begin = threading.Semaphore(0)
 
     class Watched:
@@ -261,7 +261,7 @@ def test_reading_goes_ahead_of_the_work_and_no_further(X, tmp_path):
             begin.release()
 
     with Prefetcher(Watched(), 1000) as blocks:
-        for _ in range(ahead.DEPTH):
+        for _ in range(ahead.PREFETCHED_BLOCKS):
             assert begin.acquire(timeout=60), "the first blocks are read before anybody asks"
         assert not begin.acquire(timeout=0.1), "there is no memory for another"
         with blocks.rows(0, 1000):

@@ -17,7 +17,7 @@ import dask
 import dask.utils
 from distributed import CancelledError, Future, KilledWorker
 
-from elldict.data.dask_tasks import Plan, root_of
+from elldict.data.dask_tasks import Plan, name_root
 from elldict.exceptions import ClusterError
 
 LOOK_EVERY = 2.0
@@ -66,7 +66,7 @@ class DistributedEngine:
             return _Cancelled(str(error) or "no reason given")
         except BaseException as error:  # Ctrl-C, at whatever moment, ends the work on the cluster too
             with contextlib.suppress(Exception):
-                self.client.cancel([Future(root_of(plan.name), self.client)], force=True)
+                self.client.cancel([Future(name_root(plan.name), self.client)], force=True)
             _explain(error)
 
     def _arrived(self, future: Any) -> Any:

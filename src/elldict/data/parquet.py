@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.data.dataset import started_digest
+from elldict.data.dataset import start_digest
 from elldict.data.file import (
     Cursor,
     Cursors,
     Stamp,
     check_stamp,
     describe_error,
+    find_dtype,
     import_optional,
     prepare_out,
-    working_dtype,
 )
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
@@ -148,7 +148,7 @@ class ParquetReader:
     def fingerprint(self) -> str:
         """Digest of columns and dtype, of size and date of every file, and of the first and the last row."""
         facts = [(part.group_rows, part.stamp.size, part.stamp.modified) for part in self.parts]
-        digest = started_digest("parquet", self.columns, self.n_features, self.dtype, *facts)
+        digest = start_digest("parquet", self.columns, self.n_features, self.dtype, *facts)
         digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
         return digest.hexdigest()
 
@@ -269,7 +269,7 @@ def _list_names(names: Sequence[str], most: int = 10) -> str:
     return shown if len(names) <= most else f"{shown}, ... ({len(names) - most} more)"
 
 
-def parquet_reader(path: str | os.PathLike[str], column: str | Sequence[str] | None = None) -> ParquetReader:
+def open_parquet(path: str | os.PathLike[str], column: str | Sequence[str] | None = None) -> ParquetReader:
     """Reader of a parquet file or a folder of them.
 
     `column` names a column of lists, or the columns that are the features; without it a file has to be one or the
@@ -285,7 +285,7 @@ def parquet_reader(path: str | os.PathLike[str], column: str | Sequence[str] | N
             raise SamplesFileError(f"{part.path} has columns of other types than {parts[0].path}.")
     if not any(part.n_rows for part in parts):
         raise SamplesFileError(f"{path} has no rows, expected samples.")
-    dtype = working_dtype(np.result_type(*(kind.dtype for kind in kinds[0])), path)
+    dtype = find_dtype(np.result_type(*(kind.dtype for kind in kinds[0])), path)
     listed = kinds[0][0].listed
     n_features = len(columns) if not listed else kinds[0][0].length or _find_length(parts, columns[0])
     return ParquetReader(path, parts, tuple(columns), listed, n_features, dtype)

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.data.dataset import started_digest
+from elldict.data.dataset import start_digest
 from elldict.data.file import (
     Cursor,
     Cursors,
     check_shape,
     describe_error,
+    find_dtype,
     import_optional,
     prepare_out,
-    working_dtype,
 )
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
@@ -89,7 +89,7 @@ class ZarrReader:
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype, name, size and date of every file of the array, and of its first and last row."""
-        digest = started_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.state)
+        digest = start_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.state)
         digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
         return digest.hexdigest()
 
@@ -154,13 +154,13 @@ class ZarrReader:
         return str(self.array.metadata.encode_chunk_key(coordinates))
 
 
-def zarr_reader(source: Any, column: str | None = None) -> ZarrReader:
+def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
     """Reader of an open array, or of a folder with an array or a group, of which `column` names the array."""
     array = _opened(source, column)
     folder = _folder_of(array)
     name = str(folder or array.store_path)
     shape = check_shape(array.shape, name)
-    dtype = working_dtype(np.dtype(array.dtype), name)
+    dtype = find_dtype(np.dtype(array.dtype), name)
     band = int(array.chunks[0]) * shape[1] * np.dtype(array.dtype).itemsize
     if min(band, shape[0] * shape[1] * np.dtype(array.dtype).itemsize) > MOST_BAND_BYTES:
         raise SamplesFileError(
@@ -316,4 +316,4 @@ def _state(folder: str | os.PathLike[str]) -> State:
                 continue
             facts.append(f"{os.path.relpath(path, folder)} {status.st_size} {status.st_mtime_ns}")
             newest = max(newest, (status.st_mtime_ns, path))
-    return State(started_digest(*sorted(facts)).hexdigest(), newest[1])
+    return State(start_digest(*sorted(facts)).hexdigest(), newest[1])
