@@ -375,8 +375,8 @@ def test_fits_side_by_side_decode_no_more_than_one_after_the_other(X, tmp_path, 
 def test_passes_side_by_side_decode_every_zarr_chunk_once_each(X, tmp_path, monkeypatch, chunk):
     reader = open_samples(as_zarr(X, tmp_path, chunks=(chunk, N_FEATURES))).reader
     decoded = []
-    decode = type(reader)._decoded
-    monkeypatch.setattr(type(reader), "_decoded", lambda self, a, b: (decoded.append(b - a), decode(self, a, b))[1])
+    decode = type(reader)._decode
+    monkeypatch.setattr(type(reader), "_decode", lambda self, a, b: (decoded.append(b - a), decode(self, a, b))[1])
     for start in range(0, N_SAMPLES, 200):
         for begin in (start, start - 400):
             if begin >= 0:

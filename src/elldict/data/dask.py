@@ -18,27 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend
-from elldict.data.dask_tasks import (
-    Coding,
-    Engine,
-    Graph,
-    Grid,
-    Job,
-    LocalEngine,
-    Plan,
-    add_joins,
-    code_chunk,
-    code_read,
-    finish,
-    join,
-    make_name,
-    name_root,
-    stack,
-    sum_chunks,
-    sum_read,
-    take_rows,
-    unpack,
-)
+from elldict.data import dask_tasks as tasks
+from elldict.data.dask_tasks import Coding, Engine, Graph, Grid, Job, LocalEngine, Plan, make_name
 from elldict.data.dataset import (
     DescribedBySource,
     Kernel,
@@ -117,14 +98,18 @@ class DaskDataset(DescribedBySource, ABC):
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, by the same tree as in memory."""
-        packed = self._make_job(kernel).pack()
+        packed = tasks.pack(self._make_job(kernel))
 
         def plan() -> Plan:
             name = make_name("sum")
             job = f"{name}-job"
-            tasks = self._make_tasks(job, name)
-            tasks = add_joins(tasks, name, lambda keys: (join, job, keys), lambda keys: (finish, job, keys))
-            return Plan(name, {job: (unpack, packed), **tasks}, self._dependencies, len(packed))
+            graph = tasks.add_joins(
+                self._make_tasks(job, name),
+                name,
+                lambda keys: (tasks.join, job, keys),
+                lambda keys: (tasks.finish, job, keys),
+            )
+            return Plan(name, {job: (tasks.unpack, packed), **graph}, self._dependencies, len(packed))
 
         total: S = self.engine.result(plan)
         self._check_unchanged()
@@ -240,12 +225,12 @@ class ChunkDataset(DaskDataset):
 
         def plan() -> Plan:
             name = make_name("rows")
-            tasks: Graph = {
-                (name, 0, number): (take_rows, (self.source.name, chunk, 0), local, start)
+            graph: Graph = {
+                (name, 0, number): (tasks.take_rows, (self.source.name, chunk, 0), local, start)
                 for number, (chunk, start, local) in enumerate(self.layout.split_index(index))
             }
-            tasks = add_joins(tasks, name, lambda keys: (stack, keys), lambda keys: (stack, keys))
-            return Plan(name, tasks, self._dependencies)
+            graph = tasks.add_joins(graph, name, _stack, _stack)
+            return Plan(name, graph, self._dependencies)
 
         picked: NDArray[Any] = self.engine.result(plan)
         return picked.astype(np.float64, copy=False)
@@ -254,7 +239,7 @@ class ChunkDataset(DaskDataset):
         """Lazy dask array, with chunks as those of the samples; NaN is found when it is computed."""
         coding = Coding(kernel, self.dtype, self.grid.tile_rows, self.layout)
         chunks = (self.source.chunks[0], (n_columns,))
-        return self.source.map_blocks(code_chunk, coding=_delay(coding), **_describe_blocks(coding, chunks))
+        return self.source.map_blocks(tasks.code_chunk, coding=_delay(coding), **_describe_blocks(coding, chunks))
 
     def locate(self, sample: int) -> str:
         """Chunk of a sample."""
@@ -267,7 +252,7 @@ class ChunkDataset(DaskDataset):
         """One task a chunk, for that is where the samples are; small chunks go together."""
         rows = self.block_size or BLOCK_BYTES // (self.n_features * self.source.dtype.itemsize)
         return {
-            (name, 0, number): (sum_chunks, job, start, [(self.source.name, k, 0) for k in chunks])
+            (name, 0, number): (tasks.sum_chunks, job, start, [(self.source.name, k, 0) for k in chunks])
             for number, (start, chunks) in enumerate(self.layout.group_chunks(rows))
         }
 
@@ -288,7 +273,7 @@ class ReaderDataset(DaskDataset):
         sizes = tuple(min(rows, self.n_samples - start) for start in range(0, self.n_samples, rows))
         coding = Coding(kernel, self.dtype, self.grid.tile_rows, self.source)
         shape = _describe_blocks(coding, (sizes, (n_columns,)))
-        return dask.array.map_blocks(code_read, coding=_delay(coding), reader=self.source, **shape)
+        return dask.array.map_blocks(tasks.code_read, coding=_delay(coding), reader=self.source, **shape)
 
     def _make_job(self, kernel: Kernel[S]) -> Job[S]:
         return Job(kernel, self.grid, self.source, self._block_rows)
@@ -299,7 +284,7 @@ class ReaderDataset(DaskDataset):
         tiles = 2 ** max(0, (n_tiles // (TASKS_PER_THREAD * self.engine.n_threads)).bit_length() - 1)
         starts = range(0, self.n_samples, tiles * self.grid.tile_rows)
         return {
-            (name, 0, number): (sum_read, job, start, min(start + starts.step, self.n_samples))
+            (name, 0, number): (tasks.sum_read, job, start, min(start + starts.step, self.n_samples))
             for number, start in enumerate(starts)
         }
 
@@ -334,7 +319,7 @@ def _prepare_array(X: Any) -> Any:
 
 def _delay(coding: Coding) -> Any:
     """A coding as a task of its own, so that it goes once to each worker, not once with each chunk."""
-    return dask.delayed(unpack, pure=True)(coding.pack())
+    return dask.delayed(tasks.unpack, pure=True)(tasks.pack(coding))
 
 
 def _describe_blocks(coding: Coding, chunks: Any) -> dict[str, Any]:
@@ -344,8 +329,12 @@ def _describe_blocks(coding: Coding, chunks: Any) -> dict[str, Any]:
 def _plan_stack(array: Any, chunks: list[int]) -> Plan:
     """Some chunks of an array, one below the other."""
     name = make_name("codes")
-    tasks: Graph = {name_root(name): (stack, [(array.name, k, 0) for k in chunks])}
-    return Plan(name, tasks, (array,))
+    return Plan(name, {tasks.name_root(name): _stack([(array.name, k, 0) for k in chunks])}, (array,))
+
+
+def _stack(keys: list[Any]) -> Any:
+    """Task that puts rows of several chunks one below the other."""
+    return np.concatenate, keys
 
 
 def _choose_engine(client: Any, patience: float) -> Engine:

@@ -1,4 +1,7 @@
-"""Tasks of a pass on a cluster: partial sums of stretches of samples, joined along the summation tree."""
+"""Tasks of a pass on a cluster: partial sums of stretches of samples, joined as `tree_sum` would add them.
+
+A stretch is what is known of consecutive samples: sums over nodes of the tree, and rows of tiles that are not whole.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ class Grid:
     tile_rows: int
     dtype: str  # in which tiles are multiplied
 
-    def stop_of(self, start: int) -> int:
+    def find_stop(self, start: int) -> int:
         """End of the tile that holds sample `start`."""
         return min(start - start % self.tile_rows + self.tile_rows, self.n_samples)
 
@@ -158,7 +161,7 @@ class StretchBuilder(Generic[S]):
         stop = start + len(Y)
         begin = start
         while begin < stop:
-            end = min(self._grid.stop_of(begin), stop)
+            end = min(self._grid.find_stop(begin), stop)
             self.add(Rows(begin, end, (Y[begin - start : end - start],)))
             begin = end
 
@@ -183,36 +186,31 @@ class StretchBuilder(Generic[S]):
     def _join(self, a: Piece[S], b: Piece[S]) -> Piece[S] | None:
         """Two pieces as one, if they are parts of a tile or halves of a node."""
         if isinstance(a, Rows) and isinstance(b, Rows):
-            if a.stop == self._grid.stop_of(a.start):
+            if a.stop == self._grid.find_stop(a.start):
                 return None
             return self._sum_if_whole(Rows(a.start, b.stop, (*a.parts, *b.parts)))
-        if isinstance(a, Node) and isinstance(b, Node) and a.level == b.level and self._is_left(a):
-            return Node(a.start, b.stop, a.level + 1, a.total + b.total)
+        if isinstance(a, Node) and isinstance(b, Node) and a.level == b.level:
+            is_left = (a.start // self._grid.tile_rows >> a.level) % 2 == 0
+            return Node(a.start, b.stop, a.level + 1, a.total + b.total) if is_left else None
         return None
 
     def _sum_if_whole(self, piece: Piece[S]) -> Piece[S]:
         if isinstance(piece, Node):
             return piece
-        whole = piece.start % self._grid.tile_rows == 0 and piece.stop == self._grid.stop_of(piece.start)
-        if not whole:
+        if piece.start % self._grid.tile_rows or piece.stop != self._grid.find_stop(piece.start):
             return piece
         tile = piece.parts[0] if len(piece.parts) == 1 else np.concatenate(piece.parts)
         return Node(piece.start, piece.stop, 0, self._visit(tile.astype(self._grid.dtype, copy=False)))
 
-    def _is_left(self, node: Node[S]) -> bool:
-        return (node.start // self._grid.tile_rows >> node.level) % 2 == 0
-
 
 def add_up_nodes(stretch: Iterable[Piece[S]], grid: Grid) -> S:
     """Sum over all samples, of the stretch that holds them all."""
-    nodes = list(stretch)
+    nodes = [piece for piece in stretch if isinstance(piece, Node)]  # the ends of all samples are ends of tiles
     if not nodes or nodes[0].start != 0 or nodes[-1].stop != grid.n_samples:
         raise ValueError(f"a sum over {grid.n_samples} samples lacks the first or the last of them")
-    total: S | None = None
-    for node in reversed(nodes):  # what is left over is added from the right, as `tree_sum` does
-        assert isinstance(node, Node), "the ends of all samples are ends of tiles"
-        total = node.total if total is None else node.total + total
-    assert total is not None
+    total: S = nodes.pop().total
+    while nodes:  # what is left over is added from the right, as `tree_sum` does
+        total = nodes.pop().total + total
     return total
 
 
@@ -225,12 +223,13 @@ class Job(Generic[S]):
     reader: Reader | None = None  # None if samples come as chunks
     block_rows: int = 0  # samples that a reader is asked for at a time
 
-    def pack(self) -> bytes:
-        """The job as bytes, that a graph holds like a number."""
-        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
-
     def __sizeof__(self) -> int:
         return count_pickled_bytes(self.kernel)
+
+
+def pack(thing: Any) -> bytes:
+    """A job or a coding as bytes, that a graph holds like a number."""
+    return pickle.dumps(thing, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpack(packed: bytes) -> Any:
@@ -278,11 +277,6 @@ def take_rows(chunk: Any, index: NDArray[np.int64], start: int) -> NDArray[Any]:
     return check_chunk(chunk, start)[index]
 
 
-def stack(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Rows of several chunks, one below the other."""
-    return np.concatenate(parts)
-
-
 def check_chunk(chunk: Any, start: int) -> NDArray[Any]:
     """A chunk as a NumPy array; `start` is the number of its first sample."""
     if np.ma.isMaskedArray(chunk) and np.ma.is_masked(chunk):
@@ -308,21 +302,16 @@ class Coding:
     tile_rows: int
     where: Locatable
 
-    def pack(self) -> bytes:
-        """The same as bytes."""
-        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
-
     def make_rows(self, Y: NDArray[Any], start: int) -> NDArray[Any]:
         """Rows for the samples Y, of which the first is number `start`."""
+        made = []
         with one_blas_thread():
             visit = self.kernel.bind(NUMPY)
-            made = [visit(self._tile(Y[a:b], start + a)) for a, b in tile_bounds(max(1, len(Y)), self.tile_rows)]
+            for a, b in tile_bounds(max(1, len(Y)), self.tile_rows):
+                tile = Y[a:b].astype(self.dtype, copy=False)
+                refuse_non_finite(self.where, start + a, tile, NUMPY.xp)
+                made.append(visit(tile))
         return np.concatenate(made)
-
-    def _tile(self, Y: NDArray[Any], start: int) -> NDArray[Any]:
-        tile = Y.astype(self.dtype, copy=False)
-        refuse_non_finite(self.where, start, tile, NUMPY.xp)
-        return tile
 
 
 def code_chunk(chunk: Any, coding: Coding, block_info: Any = None) -> NDArray[Any]:

@@ -348,18 +348,17 @@ class ArrayDataset:
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
-        return to_numpy(self._choose(index)).astype(np.float64)
+        return to_numpy(self.part(index, "float64"))
 
     def part(self, index: NDArray[np.int64], dtype: str) -> Array:
         """Some samples, by sorted index, where they are."""
-        return self.backend.xp.astype(self._choose(index), getattr(self.backend.xp, dtype), copy=False)
+        xp = self.backend.xp
+        rows = xp.take(self.X, xp.asarray(index, device=self.backend.device), axis=0)
+        return xp.astype(rows, getattr(xp, dtype), copy=False)
 
     def locate(self, sample: int) -> str:
         """Block of a sample."""
         return f"block {sample // self.tile_rows + 1} of {-(-self.n_samples // self.tile_rows)}"
-
-    def _choose(self, index: NDArray[np.int64]) -> Array:
-        return self.backend.xp.take(self.X, self.backend.xp.asarray(index, device=self.backend.device), axis=0)
 
     def _map_tiles(self, make_worker: Callable[[], Callable[[tuple[int, int]], T]]) -> Iterator[T]:
         """What a worker makes of the bounds of every tile, in tile order; on the host, by all cores."""

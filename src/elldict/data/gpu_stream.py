@@ -50,7 +50,7 @@ FIT_BYTES = 12 * GPU_TILE_BYTES
 def place_on_device(samples: Dataset, device: str | None) -> Dataset:
     """Samples where a fit works on them: on `device`, or where they are if it is None."""
     if device is None:
-        return _share_with_torch(samples)
+        return samples if samples.backend == NUMPY else _share_with_torch(samples)
     backend = find_device(device)
     if samples.backend == backend:
         return samples

@@ -33,7 +33,7 @@ def open_samples(
 
     Parameters
     ----------
-    source : str, path-like, array or Samples
+    source : str, path-like, array or Dataset
         A ``.npy`` file, a zarr array or group, a parquet file or a folder of them, by name; an open `numpy.memmap`,
         zarr or dask array; or an array in memory.
     column : str or sequence of str, default=None
@@ -47,7 +47,7 @@ def open_samples(
 
     Returns
     -------
-    Samples
+    Dataset
         What `fit`, `transform`, `score` and `score_samples` take.
 
     Raises
@@ -84,6 +84,8 @@ def open_samples(
 
 def is_source(X: Any) -> bool:
     """Whether X is something to be opened rather than an array in memory; nothing is imported to find out."""
+    if type(X) is np.ndarray:
+        return False
     return isinstance(X, (str, os.PathLike, np.memmap)) or is_dataset(X) or is_dask(X) or zarr.is_zarr(X)
 
 

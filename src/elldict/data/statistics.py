@@ -65,8 +65,8 @@ class PartialStatistics:
 
     def on_host(self) -> PartialStatistics:
         """The same as NumPy arrays."""
-        mean, scatter = (np.asarray(to_numpy(array), np.float64) for array in (self.mean, self.scatter))
-        return replace(self, mean=mean, scatter=scatter)
+        mean, scatter = to_numpy(self.mean), to_numpy(self.scatter)
+        return replace(self, mean=mean.astype(np.float64), scatter=scatter.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class StatisticsKernel:
         limit = UNIT_EXPONENT[self.precision]
 
         def visit(Y: Array) -> PartialStatistics:
-            rows, n = (int(size) for size in Y.shape)
+            rows, n = int(Y.shape[0]), int(Y.shape[1])
             largest = float(xp.maximum(xp.max(Y), -xp.min(Y)))  # NaN and infinity come through
             if not math.isfinite(largest):
-                mean, scatter = (backend.asarray(np.zeros(shape), "float64") for shape in (n, (n, n)))
+                mean, scatter = backend.asarray(np.zeros(n), "float64"), backend.asarray(np.zeros((n, n)), "float64")
                 return PartialStatistics(rows, -limit, mean, scatter, 0.0, find_non_finite(Y, xp))
             exponent = min(max(math.frexp(largest)[1], -limit), limit) if largest else -limit
             Y = xp.astype(Y, dtype, copy=False)
@@ -261,16 +261,16 @@ class Whitening:
         span = statistics.eigenvectors[:, :k].T
         if not whiten:
             return cls(unit, mean, span, span, whitened=False)
-        spread = np.sqrt(statistics.eigenvalues[:k, None]) / statistics.rms
-        return cls(unit, mean, span / spread, span * spread, whitened=True)
+        std = np.sqrt(statistics.eigenvalues[:k, None]) / statistics.rms
+        return cls(unit, mean, span / std, span * std, whitened=True)
 
     def move_to(self, backend: Backend) -> Whitening:
         """Return the same with its matrices in another backend."""
-
-        def move(array: Array | None) -> Array | None:
-            return None if array is None else backend.asarray(array, "float64")
-
-        return replace(self, mean=move(self.mean), to_white=move(self.to_white), from_white=move(self.from_white))
+        moved = {}
+        for name in ("mean", "to_white", "from_white"):
+            if (array := getattr(self, name)) is not None:
+                moved[name] = backend.asarray(array, "float64")
+        return replace(self, **moved)
 
     def whiten(self, rows: Array) -> Array:
         """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the backend of the matrices."""

@@ -59,7 +59,7 @@ class ZarrWriter:
 def open_writer(
     path: str | os.PathLike[str], shape: tuple[int, int], dtype: str, tile_rows: int
 ) -> Iterator[NpyWriter | ZarrWriter]:
-    """Sink that becomes the file at `path` (.npy, .zarr) when the block ends, and nothing at all if it fails."""
+    """Writer that becomes the file at `path` (.npy, .zarr) when the block ends, and nothing at all if it fails."""
     check_output_name(path)
     if Path(path).suffix != ".zarr":
         with atomic_file(Path(path)) as stream:
@@ -76,7 +76,7 @@ def open_writer(
 
 
 def reopen(path: str | os.PathLike[str]) -> Any:
-    """What a sink has written, as an array that is left on disk."""
+    """Open what a writer has written, as an array that is left on disk."""
     if Path(path).suffix != ".zarr":
         return np.load(path, mmap_mode="r", allow_pickle=False)
     return import_optional("zarr", "files").open_array(str(path), mode="r")

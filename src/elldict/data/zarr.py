@@ -43,7 +43,7 @@ SAFE_CODECS = frozenset(
 """Codecs of numbers that run nothing of what they decode; numcodecs' own are called numcodecs.NAME in format 3."""
 
 MOST_BAND_BYTES = 2**29
-"""Of a band of chunks, decoded: it has to be in memory at a time."""
+"""Most bytes of a band of chunks, decoded: all of it has to be in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ZarrReader:
         rest = known[n_known:]
         if n_known < len(out):
             end = min(self.n_samples, self._band_rows * -(-stop // self._band_rows))
-            rows = self._decoded(start + n_known, end)
+            rows = self._decode(start + n_known, end)
             out[n_known:] = rows[: len(out) - n_known]
             rest = rows[len(out) - n_known :].copy()  # so that the rows before can be forgotten
         if len(rest):
@@ -79,12 +79,12 @@ class ZarrReader:
 
     def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
         """Rows by sorted index, each chunk decoded once."""
-        chosen = self._careful(lambda: self.array.oindex[index, :], np.unique(index // self._stored[0]))
+        chosen = self._read_carefully(lambda: self.array.oindex[index, :], np.unique(index // self._stored_shape[0]))
         return np.ascontiguousarray(chosen, self.dtype)
 
     def locate(self, sample: int) -> str:
         """Array and chunks of a sample."""
-        keys = [self._key((sample // self._stored[0], column)) for column in range(self._n_columns)]
+        keys = [self._name_chunk((sample // self._stored_shape[0], column)) for column in range(self._n_columns)]
         return f"{self._name}, {'chunk' if len(keys) == 1 else 'chunks'} {' '.join(keys[:4])}"
 
     def fingerprint(self) -> str:
@@ -95,10 +95,13 @@ class ZarrReader:
 
     def check_unchanged(self) -> None:
         """Raise if a file of the array has changed; of a store that is not a folder, nothing is known."""
-        if self.path and (state := _state(self.path)).digest != self.state:
+        if not self.path:
+            return
+        state, newest = _digest_folder(self.path)
+        if state != self.state:
             raise SamplesChangedError(
-                f"{self.path} has changed since it was opened; its newest file is {state.newest}. Whatever was "
-                "computed from it is not to be trusted; start again when nobody writes to it any more."
+                f"{self.path} has changed since it was opened; its newest file is {newest}. Whatever was computed from "
+                "it is not to be trusted; start again when nobody writes to it any more."
             )
 
     @property
@@ -110,54 +113,55 @@ class ZarrReader:
         return int(self.array.chunks[0])
 
     @cached_property
-    def _stored(self) -> tuple[int, int]:
+    def _stored_shape(self) -> tuple[int, int]:
         """Shape of what is stored under one name: a shard, or a chunk."""
         rows, columns = self.array.shards or self.array.chunks
         return int(rows), int(columns)
 
-    def _decoded(self, start: int, stop: int) -> NDArray[Any]:
-        stored = np.arange(start // self._stored[0], -(-stop // self._stored[0]))
-        return np.asarray(self._careful(lambda: self.array[start:stop, :], stored))
+    def _decode(self, start: int, stop: int) -> NDArray[Any]:
+        stored = np.arange(start // self._stored_shape[0], -(-stop // self._stored_shape[0]))
+        return np.asarray(self._read_carefully(lambda: self.array[start:stop, :], stored))
 
-    def _careful(self, read: Callable[[], Any], stored: NDArray[np.int64]) -> Any:
+    def _read_carefully(self, read: Callable[[], Any], stored: NDArray[np.int64]) -> Any:
         """What `read` gives; if it fails, an error that says which chunk in these rows of chunks is damaged."""
         coordinates = [(int(row), column) for row in stored for column in range(self._n_columns)]
-        self._check_there(coordinates)
+        if (missing := self.find_missing(coordinates)) is not None:
+            raise SamplesChangedError(f"{self.path}, chunk {missing} has been removed since it was opened.")
         try:
             return read()
         except MemoryError:
             raise
         except Exception as error:  # codecs raise what they like on damaged chunks
-            for row, column in coordinates:
-                self._try(row, column)
+            for place in coordinates:
+                self._read_chunk(place)
             raise SamplesFileError(f"{self._name} cannot be read: {describe_error(error)}") from error
 
-    def _try(self, row: int, column: int) -> None:
-        rows, columns = (slice(k * size, (k + 1) * size) for k, size in zip((row, column), self._stored, strict=True))
+    def _read_chunk(self, coordinates: tuple[int, int]) -> None:
+        shape = self._stored_shape
         try:
-            self.array[rows, columns]
+            self.array[tuple(slice(k * size, (k + 1) * size) for k, size in zip(coordinates, shape, strict=True))]
         except Exception as error:
-            key = self._key((row, column))
+            key = self._name_chunk(coordinates)
             raise SamplesFileError(f"{self._name}, chunk {key} is damaged: {describe_error(error)}") from error
 
-    def _check_there(self, coordinates: Iterable[tuple[int, int]]) -> None:
-        for key in map(self._key, coordinates) if self.path else ():
-            if not (Path(self.path) / key).is_file():
-                raise SamplesChangedError(f"{self.path}, chunk {key} has been removed since it was opened.")
+    def find_missing(self, coordinates: Iterable[tuple[int, int]]) -> str | None:
+        """Name of the first chunk that is not in the folder, if there is a folder."""
+        keys = map(self._name_chunk, coordinates) if self.path else ()
+        return next((key for key in keys if not (Path(self.path) / key).is_file()), None)
 
     @cached_property
     def _n_columns(self) -> int:
         """Chunks, or shards, beside each other."""
-        return -(-self.n_features // self._stored[1])
+        return -(-self.n_features // self._stored_shape[1])
 
-    def _key(self, coordinates: tuple[int, int]) -> str:
+    def _name_chunk(self, coordinates: tuple[int, int]) -> str:
         return str(self.array.metadata.encode_chunk_key(coordinates))
 
 
 def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
     """Reader of an open array, or of a folder with an array or a group, of which `column` names the array."""
-    array = _opened(source, column)
-    folder = _folder_of(array)
+    array = _open_array(source, column)
+    folder = _find_folder(array)
     name = str(folder or array.store_path)
     shape = check_shape(array.shape, name)
     dtype = find_dtype(np.dtype(array.dtype), name)
@@ -168,26 +172,23 @@ def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
             f"at most {MOST_BAND_BYTES / 1e9:.3g} GB are held in memory at a time. Write it again with fewer rows a "
             "chunk, or give array[:] if memory is large enough."
         )
-    reader = ZarrReader(array, str(folder or ""), *shape, dtype, _state(folder).digest if folder else "")
+    reader = ZarrReader(array, str(folder or ""), *shape, dtype, _digest_folder(folder)[0] if folder else "")
     _check_complete(reader)
     return reader
 
 
-def _opened(source: Any, column: str | None) -> Any:
+def _open_array(source: Any, column: str | None) -> Any:
+    """An array whose codecs are known, by its full name if it has one, which holds wherever it is unpickled."""
     zarr = import_optional("zarr", "files")
-    if isinstance(source, (str, os.PathLike)):
-        folder: Path | None = _find_array(Path(source).absolute(), column)
-    else:
-        array = _choose_array(source, column, zarr)
-        _check_codecs(array.metadata.to_dict(), str(array.store_path))
-        folder = _folder_of(array)
-        if folder is None or (array.read_only and Path(array.store.root).is_absolute()):
-            return array
-    # by its full name, which holds wherever the reader is unpickled
-    try:
-        return zarr.open_array(str(folder), mode="r")
-    except Exception as error:
-        raise SamplesFileError(f"{folder} cannot be opened as zarr: {describe_error(error)}") from error
+    array = None if isinstance(source, (str, os.PathLike)) else _choose_array(source, column, zarr)
+    folder = _find_array(Path(source).absolute(), column) if array is None else _find_folder(array)
+    if array is None or not (folder is None or (array.read_only and Path(array.store.root).is_absolute())):
+        try:
+            array = zarr.open_array(str(folder), mode="r")
+        except Exception as error:
+            raise SamplesFileError(f"{folder} cannot be opened as zarr: {describe_error(error)}") from error
+    _check_codecs(array.metadata.to_dict(), str(folder or array.store_path))
+    return array
 
 
 def _choose_array(source: Any, column: str | None, zarr: Any) -> Any:
@@ -253,7 +254,7 @@ def _list_codecs(part: Any) -> Iterator[Any]:
     elif isinstance(part, (list, tuple)):
         for codec in part:
             yield from (codec,) if isinstance(codec, str) else _list_codecs(codec)
-    elif hasattr(part, "codec_id"):  # of numcodecs, which some versions of zarr keep in the metadata of open arrays
+    elif hasattr(part, "codec_id"):  # zarr 3.0 keeps the codecs of numcodecs themselves in the metadata
         yield part.codec_id
 
 
@@ -267,7 +268,7 @@ def is_zarr(X: Any) -> bool:
     return type(X).__module__.partition(".")[0] == "zarr" and hasattr(X, "store_path")
 
 
-def _folder_of(array: Any) -> Path | None:
+def _find_folder(array: Any) -> Path | None:
     """Folder of an array that lies in one on this machine."""
     root = getattr(array.store, "root", None)
     if root is None or type(array.store).__name__ != "LocalStore":
@@ -277,35 +278,22 @@ def _folder_of(array: Any) -> Path | None:
 
 def _check_complete(reader: ZarrReader) -> None:
     """Raise if a chunk is not there."""
-    n_rows, n_columns = (-(-size // step) for size, step in zip(reader.array.shape, reader._stored, strict=True))
-    n_stored = n_rows * n_columns
-    if not reader.path:
-        if reader.array.shards is None and reader.array.nchunks_initialized < n_stored:
-            missing = n_stored - reader.array.nchunks_initialized
-            raise _incomplete(reader, f"{missing} of {n_stored} chunks are missing")
-        return
-    for coordinates in itertools.product(range(n_rows), range(n_columns)):
-        key = reader._key(coordinates)
-        if not (Path(reader.path) / key).is_file():
-            raise _incomplete(reader, f"chunk {key} of {n_stored} is missing")
+    array = reader.array
+    n_rows, n_columns = (-(-size // step) for size, step in zip(array.shape, reader._stored_shape, strict=True))
+    n_stored, found = n_rows * n_columns, ""
+    if (missing := reader.find_missing(itertools.product(range(n_rows), range(n_columns)))) is not None:
+        found = f"chunk {missing} of {n_stored} is missing"
+    elif not reader.path and array.shards is None and array.nchunks_initialized < n_stored:
+        found = f"{n_stored - array.nchunks_initialized} of {n_stored} chunks are missing"
+    if found:
+        raise SamplesFileError(
+            f"{reader._name}: {found}. Either it was lost, or it was left out because it holds the fill value "
+            f"{array.fill_value} only; if so, write it again with config={{'write_empty_chunks': True}}."
+        )
 
 
-def _incomplete(reader: ZarrReader, found: str) -> SamplesFileError:
-    return SamplesFileError(
-        f"{reader._name}: {found}. Either it was lost, or it was left out because it holds the fill value "
-        f"{reader.array.fill_value} only; if so, write it again with config={{'write_empty_chunks': True}}."
-    )
-
-
-@dataclass(frozen=True)
-class State:
-    """What the system knows of the files of a folder."""
-
-    digest: str
-    newest: str
-
-
-def _state(folder: str | os.PathLike[str]) -> State:
+def _digest_folder(folder: str | os.PathLike[str]) -> tuple[str, str]:
+    """Digest of names, sizes and dates of the files of a folder, and the name of the newest."""
     facts, newest = [], (0, "")
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -316,4 +304,4 @@ def _state(folder: str | os.PathLike[str]) -> State:
                 continue
             facts.append(f"{os.path.relpath(path, folder)} {status.st_size} {status.st_mtime_ns}")
             newest = max(newest, (status.st_mtime_ns, path))
-    return State(start_digest(*sorted(facts)).hexdigest(), newest[1])
+    return start_digest(*sorted(facts)).hexdigest(), newest[1]
