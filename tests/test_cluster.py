@@ -1,5 +1,6 @@
 """Samples in dask arrays, looked at by the threads of this process: the fit is that of memory, to the last bit."""
 
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from elldict.data import dask as cluster
 from elldict.data import dataset as base
 from elldict.data.dask import make_dask_dataset
 from elldict.data.dataset import ArrayDataset
-from elldict.data.npy import npy_reader
+from elldict.data.npy import open_npy
 from elldict.data.statistics import StatisticsKernel, compute_statistics
 
 LAYOUTS = {
@@ -181,7 +182,7 @@ def test_the_graph_holds_no_samples():
             plans.append(plan())
             raise ToldError
 
-    samples = type(make_dask_dataset(lazy))(make_dask_dataset(lazy).source, Engine())
+    samples = dataclasses.replace(make_dask_dataset(lazy), engine=Engine())
     with pytest.raises(ToldError):
         samples.sum(StatisticsKernel("float64"))
     (plan,) = plans
@@ -192,7 +193,7 @@ def test_the_graph_holds_no_samples():
 def test_files_on_a_cluster(easy, tmp_path):
     path = tmp_path / "X.npy"
     np.save(path, easy[0])
-    samples = make_dask_dataset(npy_reader(path), block_size=500)
+    samples = make_dask_dataset(open_npy(path), block_size=500)
     expected = LpDictionaryLearning(random_state=0).fit(easy[0])
     spread = samples.sum(StatisticsKernel("float64"))
     np.testing.assert_array_equal(spread.scatter, ArrayDataset(easy[0]).sum(StatisticsKernel("float64")).scatter)
@@ -208,7 +209,7 @@ def test_codes_are_written_to_a_file(easy, tmp_path, of_file, monkeypatch):
     monkeypatch.setattr(cluster, "WRITTEN_BYTES", 30_000)
     np.save(tmp_path / "X.npy", easy[0])
     X = (
-        make_dask_dataset(npy_reader(tmp_path / "X.npy"), block_size=500)
+        make_dask_dataset(open_npy(tmp_path / "X.npy"), block_size=500)
         if of_file
         else da.from_array(easy[0], chunks=900)
     )
@@ -220,7 +221,7 @@ def test_codes_are_written_to_a_file(easy, tmp_path, of_file, monkeypatch):
 def test_a_file_that_changes_is_noticed(easy, tmp_path):
     path = tmp_path / "X.npy"
     np.save(path, easy[0])
-    samples = make_dask_dataset(npy_reader(path))
+    samples = make_dask_dataset(open_npy(path))
     np.save(path, easy[0][:3000])
     with pytest.raises(ValueError, match="has changed"):
         samples.sum(StatisticsKernel("float64"))

@@ -12,8 +12,8 @@ import elldict
 from elldict import LpDictionaryLearning
 from elldict.backend.base import NUMPY, Backend, to_numpy
 from elldict.data import gpu_stream as device_room
-from elldict.data.dataset import FEWEST_ROWS, GPU_TILE_BYTES, ArrayDataset, retry_on_oom, rows_per_tile
-from elldict.data.gpu_stream import GpuStreamDataset, blocks, place_on_device
+from elldict.data.dataset import GPU_TILE_BYTES, GPU_TILE_LEAST_ROWS, ArrayDataset, retry_on_oom, rows_per_tile
+from elldict.data.gpu_stream import GpuStreamDataset, place_on_device, stream_blocks
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SmallerTilesWarning
@@ -57,7 +57,7 @@ def test_blocks_arrive_in_order_and_whole(elsewhere, rng, block_rows, kind):
     source = ArrayDataset(X)
     if block_rows == 1:
         source = ArrayDataset(X[:50])
-    seen = [(bounds, to_numpy(block).copy()) for bounds, block in blocks(source, elsewhere, block_rows)]
+    seen = [(bounds, to_numpy(block).copy()) for bounds, block in stream_blocks(source, elsewhere, block_rows)]
     assert [start for (start, _), _ in seen] == list(range(0, source.n_samples, block_rows))
     rows = np.concatenate([block for _, block in seen])
     assert rows.dtype == source.dtype
@@ -67,7 +67,7 @@ def test_blocks_arrive_in_order_and_whole(elsewhere, rng, block_rows, kind):
 def test_streamed_samples_are_read_only_and_may_be_views(elsewhere, rng):
     X = np.asfortranarray(rng.standard_normal((900, 6)))[::-3]
     X.setflags(write=False)
-    rows = np.concatenate([to_numpy(block).copy() for _, block in blocks(ArrayDataset(X), elsewhere, 64)])
+    rows = np.concatenate([to_numpy(block).copy() for _, block in stream_blocks(ArrayDataset(X), elsewhere, 64)])
     np.testing.assert_array_equal(rows, X)
 
 
@@ -97,16 +97,16 @@ def test_streamed_samples_pass_a_survey(elsewhere, easy):
 
 def test_a_fault_in_the_middle_of_a_stream_comes_through(elsewhere, easy):
     class Broken(ArrayDataset):
-        def rows(self, index):
+        def take(self, index):
             raise OSError("the disk is gone")
 
-    class Foreign:  # a source that knows rows alone
+    class Foreign:  # a source that knows `take` alone
         source = Broken(easy[0])
         n_samples, n_features, dtype, backend = 4000, 12, "float64", NUMPY
-        rows = source.take
+        take = source.take
 
     with pytest.raises(OSError, match="the disk is gone"):
-        list(blocks(Foreign(), elsewhere, 1000))
+        list(stream_blocks(Foreign(), elsewhere, 1000))
 
 
 # --- fits -------------------------------------------------------------------------------------------------------------
@@ -116,8 +116,8 @@ def test_a_fault_in_the_middle_of_a_stream_comes_through(elsewhere, easy):
 def test_numpy_in_and_numpy_out(elsewhere, monkeypatch, way):
     X, _, _ = make_bernoulli_gaussian(9000, 16, density=0.3, noise_std=0.2, random_state=0)
     monkeypatch.undo()
-    monkeypatch.setattr(device_room, "device_space", lambda device: elsewhere)
-    monkeypatch.setattr(device_room, "_free_bytes", lambda backend: 2**50 if way == "moved" else 0)
+    monkeypatch.setattr(device_room, "find_device", lambda device: elsewhere)
+    monkeypatch.setattr(device_room, "_count_free_bytes", lambda backend: 2**50 if way == "moved" else 0)
     kept = {}
 
     def kept_placed(samples, device):
@@ -172,14 +172,14 @@ def test_arrays_of_other_libraries_stay_where_they_are(easy, torch):
 def test_files_are_streamed_and_clusters_are_not_asked(elsewhere, monkeypatch, tmp_path, easy):
     np.save(tmp_path / "samples.npy", easy[0].astype(np.float32))
     source = elldict.open_samples(tmp_path / "samples.npy")
-    monkeypatch.setattr(device_room, "device_space", lambda device: elsewhere)
-    monkeypatch.setattr(device_room, "_free_bytes", lambda backend: 0)
+    monkeypatch.setattr(device_room, "find_device", lambda device: elsewhere)
+    monkeypatch.setattr(device_room, "_count_free_bytes", lambda backend: 0)
     samples = place_on_device(source, "cuda")
     assert isinstance(samples, GpuStreamDataset)
     assert samples.fingerprint() == source.fingerprint()
     found, expected = (compute_statistics(each, center=False, precise=False) for each in (samples, source))
     np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-5, atol=1e-7)
-    rows = np.concatenate([to_numpy(block).copy() for _, block in blocks(source, elsewhere, 999)])
+    rows = np.concatenate([to_numpy(block).copy() for _, block in stream_blocks(source, elsewhere, 999)])
     np.testing.assert_array_equal(rows, easy[0].astype(np.float32))
 
     class Cluster:
@@ -231,7 +231,10 @@ def test_fault_31_out_of_memory_means_smaller_tiles_and_the_same_sums(easy, else
     from elldict.data.statistics import StatisticsKernel  # noqa: PLC0415
 
     source = ArrayDataset(easy[0])
-    samples = ArrayDataset(easy[0], 4000) if kind is ArrayDataset else GpuStreamDataset(source, elsewhere, 4000)
+    if kind is ArrayDataset:
+        samples = ArrayDataset(elsewhere.asarray(easy[0], "float64"), 4000)
+    else:
+        samples = GpuStreamDataset(source, elsewhere, 4000)
     expected = source.sum(StatisticsKernel("float64"))
     with pytest.warns(SmallerTilesWarning, match="4000 samples at a time and was given 1000") as caught:
         found = samples.sum(Greedy(StatisticsKernel("float64"), 1500))
@@ -241,7 +244,7 @@ def test_fault_31_out_of_memory_means_smaller_tiles_and_the_same_sums(easy, else
 
 
 def test_fault_31_at_some_point_there_is_no_more_to_be_done(easy):
-    samples = ArrayDataset(easy[0][:100], FEWEST_ROWS)
+    samples = ArrayDataset(easy[0][:100], GPU_TILE_LEAST_ROWS)
 
     def fail():
         raise OutOfMemoryError("CUDA out of memory")
@@ -295,23 +298,23 @@ def test_laws_fitted_where_codes_are_agree_with_those_of_the_host(codes, elsewhe
     start = SpikeSlab(np.full(24, 0.2), np.full(24, 1.5), 0.01, 1e-12)
     first = device_law.DeviceLaw.of(start, elsewhere)
     for law, model in (
-        (device_law.fitted(squares, least), fit_spike_slab(counts, least_noise=1e-12)),
-        (device_law.rough(squares, least), fit_roughly(counts, least_noise=1e-12)),
-        (device_law.followed(squares, first, least), update_spike_slab(counts, start)),
+        (device_law.fitted_on_device(squares, least), fit_spike_slab(counts, least_noise=1e-12)),
+        (device_law.rough_on_device(squares, least), fit_roughly(counts, least_noise=1e-12)),
+        (device_law.followed_on_device(squares, first, least), update_spike_slab(counts, start)),
     ):
         found = law.on_host(1e-12)
         # the host rounds codes to half an octave
         np.testing.assert_allclose(found.density, model.density, rtol=0.03)
         np.testing.assert_allclose(found.power, model.power, rtol=0.03)
         assert found.noise == pytest.approx(model.noise, rel=0.05)
-    assert float(device_law.alike(first, first)) == 1
-    assert float(device_law.alike(device_law.fitted(squares, least), first)) == 0
+    assert float(device_law.alike_on_device(first, first)) == 1
+    assert float(device_law.alike_on_device(device_law.fitted_on_device(squares, least), first)) == 0
 
 
 def test_codes_of_very_unlike_atoms_are_left_to_the_host(codes, elsewhere):
     codes[:, 0] *= 5
     squares, least = elsewhere.asarray((codes**2).T, "float64"), elsewhere.asarray(np.array([1e-12]), "float64")
-    assert device_law.fitted(squares, least) is None
+    assert device_law.fitted_on_device(squares, least) is None
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])

@@ -16,7 +16,7 @@ from distributed.core import Status
 from elldict import LpDictionaryLearning
 from elldict.data import dataset as base
 from elldict.data.dask import make_dask_dataset
-from elldict.data.npy import npy_reader
+from elldict.data.npy import open_npy
 from elldict.data.statistics import StatisticsKernel
 from elldict.exceptions import ClusterError
 
@@ -79,7 +79,7 @@ def test_fits_are_those_of_memory(ready, easy, lazy, how):
 
 def test_files_are_read_by_the_workers(ready, easy, tmp_path):
     np.save(tmp_path / "X.npy", easy[0])
-    spread = make_dask_dataset(npy_reader(tmp_path / "X.npy")).sum(StatisticsKernel("float64"))
+    spread = make_dask_dataset(open_npy(tmp_path / "X.npy")).sum(StatisticsKernel("float64"))
     in_memory = make_dask_dataset(da.from_array(easy[0])).sum(StatisticsKernel("float64"))
     np.testing.assert_array_equal(spread.scatter, in_memory.scatter)
 

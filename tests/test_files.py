@@ -1,27 +1,34 @@
 """Samples in files: the answer of the array to the last bit, in little memory, and never a quiet wrong one."""
 
+import contextlib
 import errno
+import json
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import dask
+import dask.array as da
+import numcodecs
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+import zarr.codecs.numcodecs
 
 import elldict
 from elldict import LpDictionaryLearning, open_samples
 from elldict.data import file as ahead
 from elldict.data.dataset import ArrayDataset
 from elldict.data.file import FileDataset, Prefetcher
-from elldict.data.npy import npy_reader
+from elldict.data.npy import open_npy
 from elldict.data.writers import NpyWriter, ZarrWriter
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SamplesChangedError, SamplesFileError
@@ -98,10 +105,8 @@ NAMES = [f"feature {k}" for k in range(N_FEATURES)]
 
 
 def as_frame(X, folder):
-    whitening = pd.DataFrame(
-        X, columns=NAMES, index=np.arange(len(X)) + 5
-    )  # the index becomes a column that is no feature
-    whitening.to_parquet(folder / "x.parquet", row_group_size=1111)
+    frame = pd.DataFrame(X, columns=NAMES, index=np.arange(len(X)) + 5)  # a column that is no feature
+    frame.to_parquet(folder / "x.parquet", row_group_size=1111)
     return folder / "x.parquet"
 
 
@@ -140,8 +145,8 @@ def as_folder(X, folder):
 
 
 def as_chosen_columns(X, folder):
-    whitening = pd.DataFrame(X, columns=NAMES).assign(text="words")
-    whitening.to_parquet(folder / "x.parquet")
+    frame = pd.DataFrame(X, columns=NAMES).assign(text="words")
+    frame.to_parquet(folder / "x.parquet")
     return open_samples(folder / "x.parquet", column=NAMES)
 
 
@@ -245,7 +250,7 @@ def test_many_blocks_are_read_once_each_and_in_order(X, tmp_path, monkeypatch):
 
 
 def test_reading_goes_ahead_of_the_work_and_no_further(X, tmp_path):
-    reader = npy_reader(as_npy(X, tmp_path))
+    reader = open_npy(as_npy(X, tmp_path))
     begin = threading.Semaphore(0)
 
     class Watched:
@@ -256,10 +261,10 @@ def test_reading_goes_ahead_of_the_work_and_no_further(X, tmp_path):
             begin.release()
 
     with Prefetcher(Watched(), 1000) as blocks:
-        for _ in range(ahead.DEPTH):
+        for _ in range(ahead.PREFETCHED_BLOCKS):
             assert begin.acquire(timeout=60), "the first blocks are read before anybody asks"
         assert not begin.acquire(timeout=0.1), "there is no memory for another"
-        with blocks.take(0, 1000):
+        with blocks.rows(0, 1000):
             assert not begin.acquire(timeout=0.1), "the first block is still in use"
         assert begin.acquire(timeout=60), "its memory is used again"
 
@@ -301,6 +306,83 @@ def test_fits_in_many_threads_share_a_source(X, tmp_path, in_memory, kind):
         models = list(pool.map(lambda seed: LpDictionaryLearning(random_state=0).fit(samples), range(4)))
     for model in models:
         np.testing.assert_array_equal(model.components_, in_memory["float64"].components_)
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """Numbers of rows that pyarrow has decoded."""
+    counted = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def count(self, *how, **options):
+        for batch in iter_batches(self, *how, **options):
+            counted.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", count)
+    monkeypatch.setattr("elldict.data.parquet.BATCH_BYTES", 100 * 8 * N_FEATURES)  # batches of 100 rows
+    return counted
+
+
+@pytest.mark.parametrize("kind", ["frame", "lists", "lists of any length", "folder"])
+@pytest.mark.parametrize("n_passes", [1, 2, 5])
+def test_passes_side_by_side_decode_every_row_once_each(X, tmp_path, decoded, kind, n_passes):
+    reader = open_samples(SOURCES[kind](X, tmp_path)).reader
+    decoded.clear()
+    passes = [iter(range(offset * 250, N_SAMPLES, 250)) for offset in range(n_passes)]  # each begins a block later
+    n_wanted = sum(N_SAMPLES - offset * 250 for offset in range(n_passes))
+    while passes:
+        for each in list(passes):
+            start = next(each, None)
+            if start is None:
+                passes.remove(each)
+                continue
+            stop = min(start + 250, N_SAMPLES)
+            np.testing.assert_array_equal(reader.read(start, stop), X[start:stop])
+    n_before = sum(offset * 250 for offset in range(n_passes))  # of a row group, the rows before the first one wanted
+    assert sum(decoded) <= n_wanted + n_before + 100 * n_passes
+
+
+def test_rows_drawn_during_a_pass_do_not_make_it_begin_again(X, tmp_path, decoded, rng):
+    reader = open_samples(as_lists(X, tmp_path)).reader
+    decoded.clear()
+    for start in range(0, N_SAMPLES, 500):
+        reader.read(start, min(start + 500, N_SAMPLES))
+        if start % 3000 == 0:
+            index = np.sort(rng.choice(N_SAMPLES, 50, replace=False))
+            np.testing.assert_array_equal(reader.take(index), X[index])
+    n_draws = len(range(0, N_SAMPLES, 3000))
+    assert sum(decoded) == (1 + n_draws) * N_SAMPLES
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_fits_side_by_side_decode_no_more_than_one_after_the_other(X, tmp_path, decoded):
+    samples = open_samples(as_lists_of_any_length(X, tmp_path), block_size=500)
+    how = {"solver": "power", "refine": None, "max_iter": 3, "tol": 1e-12, "random_state": 0}
+
+    def fit(_):
+        return LpDictionaryLearning(**how).fit(samples)
+
+    fit(0)
+    alone = sum(decoded)
+    decoded.clear()
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(fit, range(3)))
+    assert sum(decoded) <= 1.2 * 3 * alone
+
+
+@pytest.mark.parametrize("chunk", [700, 3001])
+def test_passes_side_by_side_decode_every_zarr_chunk_once_each(X, tmp_path, monkeypatch, chunk):
+    reader = open_samples(as_zarr(X, tmp_path, chunks=(chunk, N_FEATURES))).reader
+    decoded = []
+    decode = type(reader)._decode
+    monkeypatch.setattr(type(reader), "_decode", lambda self, a, b: (decoded.append(b - a), decode(self, a, b))[1])
+    for start in range(0, N_SAMPLES, 200):
+        for begin in (start, start - 400):
+            if begin >= 0:
+                stop = min(begin + 200, N_SAMPLES)
+                np.testing.assert_array_equal(reader.read(begin, stop), X[begin:stop])
+    assert sum(decoded) <= 2 * N_SAMPLES
 
 
 @pytest.mark.parametrize("kind", ["npy", "odd zarr", "zarr group", "frame", "folder"])
@@ -493,6 +575,119 @@ def test_codes_never_take_the_place_of_the_input(X, tmp_path, in_memory):
         model.transform(X, out=tmp_path / "codes.parquet")
 
 
+def scaled_by_dask(X, folder):
+    return 2 * da.from_zarr(str(as_zarr(X, folder)))
+
+
+def npy_stack(X, folder):
+    da.to_npy_stack(folder / "stack", da.from_array(X, chunks=(3000, -1)))
+    return da.from_npy_stack(folder / "stack")
+
+
+def in_a_link(X, folder):
+    (folder / "link.npy").symlink_to(as_npy(X, folder))
+    return folder / "link.npy"
+
+
+def in_a_hard_link(X, folder):
+    (folder / "other.npy").hardlink_to(as_npy(X, folder))
+    return folder / "other.npy"
+
+
+def delayed_load(X, folder):
+    path = str(as_npy(X, folder))
+    load = dask.delayed(lambda: np.load(path))
+    return da.from_delayed(load(), X.shape, X.dtype)
+
+
+def parquet_in_a_zarr_array(X, folder):
+    as_zarr(X[:100], folder)
+    return as_lists(X, folder / "x.zarr")
+
+
+OVER_ITSELF = {  # how samples that rest on a file are given, and the name that would replace it
+    "view_of_a_map": (lambda X, folder: np.load(as_npy(X, folder), mmap_mode="r")[::2], "x.npy"),
+    "columns_of_a_map": (lambda X, folder: np.load(as_npy(X, folder), mmap_mode="r")[:, ::-1], "x.npy"),
+    "map_copied_on_write": (lambda X, folder: np.load(as_npy(X, folder), mmap_mode="c"), "x.npy"),
+    "array_of_a_map": (lambda X, folder: np.asarray(as_memmap(X, folder)), "x.npy"),
+    "view_of_an_array_of_a_map": (lambda X, folder: np.asarray(as_memmap(X, folder)).T.T[3:], "x.npy"),
+    "raw_buffer": (
+        lambda X, folder: np.frombuffer(memoryview(as_memmap(X, folder)._mmap), offset=128).reshape(X.shape),
+        "x.npy",
+    ),
+    "opened_map": (lambda X, folder: open_samples(np.load(as_npy(X, folder), mmap_mode="c")), "x.npy"),
+    "renamed_map": (
+        lambda X, folder: (as_memmap(X, folder)[::2], (folder / "x.npy").rename(folder / "y.npy"))[0],
+        "y.npy",
+    ),
+    "data_frame_of_a_map": (lambda X, folder: pd.DataFrame(as_memmap(X, folder), copy=False), "x.npy"),
+    "link": (in_a_link, "x.npy"),
+    "link_to_the_output": (lambda X, folder: (in_a_link(X, folder), as_npy(X, folder))[1], "link.npy"),
+    "hard_link": (in_a_hard_link, "x.npy"),
+    "map_of_a_hard_link": (lambda X, folder: np.load(in_a_hard_link(X, folder), mmap_mode="c"), "x.npy"),
+    "dask_of_zarr": (lambda X, folder: da.from_zarr(str(as_zarr(X, folder))), "x.zarr"),
+    "dask_of_an_open_zarr_array": (lambda X, folder: da.from_zarr(zarr.open_array(as_zarr(X, folder))), "x.zarr"),
+    "sum_of_dask": (scaled_by_dask, "x.zarr"),
+    "dask_of_an_array_in_a_group": (
+        lambda X, folder: (as_zarr_group(X, folder), da.from_zarr(str(folder / "g.zarr"), "inner"))[1],
+        "g.zarr/inner",
+    ),
+    "dask_of_npy_files": (npy_stack, "stack/1.npy"),
+    "dask_of_a_function": (delayed_load, "x.npy"),
+    "folder_that_holds_the_input": (parquet_in_a_zarr_array, "x.zarr"),
+    "chunk_of_the_input": (as_zarr, "x.zarr/c/0/0"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*chunk")
+@pytest.mark.parametrize("way", OVER_ITSELF)
+def test_fault_42_codes_never_replace_what_samples_rest_on(X, tmp_path, in_memory, way):
+    make, name = OVER_ITSELF[way]
+    source = make(X, tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match="also the input, or holds it"):
+        in_memory["float64"].transform(source, out=tmp_path / name)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("way", ["view_of_a_map", "map_copied_on_write", "array_of_a_map"])
+def test_fault_42_maps_are_found_where_the_system_does_not_list_them(X, tmp_path, in_memory, monkeypatch, way):
+    monkeypatch.setattr("elldict.data.writers.MEMORY_MAPS", tmp_path / "nothing")
+    source = OVER_ITSELF[way][0](X, tmp_path)
+    with pytest.raises(ValueError, match="also the input, or holds it"):
+        in_memory["float64"].transform(source, out=tmp_path / "x.npy")
+
+
+def test_fault_42_tensors_of_a_map_are_seen_through(X, tmp_path):
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(np.load(as_npy(X, tmp_path), mmap_mode="c"))
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match="also the input, or holds it"):
+        LpDictionaryLearning(random_state=0).fit(tensor).transform(tensor, out=tmp_path / "x.npy")
+    assert contents(tmp_path) == before
+
+
+def test_fault_42_other_files_may_be_replaced(X, tmp_path, in_memory):
+    """Codes written before, beside the samples, or to the old name of a file that has gone."""
+    model = in_memory["float64"]
+    as_zarr_group(X, tmp_path)
+    for name, source in [
+        ("codes.npy", as_memmap(X, tmp_path)[::2]),
+        ("codes.zarr", da.from_zarr(str(as_zarr(X, tmp_path)))),
+        ("g.zarr/codes.zarr", da.from_zarr(str(tmp_path / "g.zarr"), "inner")),
+    ]:
+        for _ in range(2):
+            model.transform(source, out=tmp_path / name)
+    mapped = as_memmap(X, tmp_path)[::2]
+    (tmp_path / "x.npy").unlink()
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    assert model.transform(mapped, out=tmp_path / "x.npy").shape == (len(mapped), N_FEATURES)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_codes_take_the_place_of_a_zarr_array_only(X, tmp_path, in_memory):
     as_zarr_group(X, tmp_path)
     (tmp_path / "photos.zarr").mkdir()
@@ -588,7 +783,7 @@ def test_a_missing_zarr_chunk_is_an_error(X, tmp_path, kind):
 
 
 def test_a_missing_chunk_in_another_store_is_an_error(X):
-    array = zarr.create_array(zarr.storage_dtype.MemoryStore(), shape=X.shape, chunks=(1000, N_FEATURES), dtype=float)
+    array = zarr.create_array(zarr.storage.MemoryStore(), shape=X.shape, chunks=(1000, N_FEATURES), dtype=float)
     array[:3000] = X[:3000]
     with pytest.raises(SamplesFileError, match="7 of 10 chunks are missing"):
         LpDictionaryLearning().fit(array)
@@ -660,6 +855,120 @@ def test_zarr_arrays_that_are_no_samples(X, tmp_path):
         open_samples(tmp_path / "g.zarr")
     with pytest.raises(SamplesFileError, match="none is named 'outer'"):
         open_samples(tmp_path / "g.zarr", column="outer")
+
+
+class Payload:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+HIDDEN = {  # metadata of format 2 by which a chunk is unpickled
+    "filter": {"filters": [{"id": "pickle"}]},
+    "compressor": {"compressor": {"id": "pickle", "protocol": 5}},
+    "object_codec": {"dtype": "|O", "filters": [{"id": "pickle"}], "fill_value": None},
+    "second_filter": {"dtype": "|O", "filters": [{"id": "vlen-utf8"}, {"id": "pickle"}], "fill_value": None},
+    "first_filter": {"filters": [{"id": "pickle"}, {"id": "zlib", "level": 1}]},
+}
+
+
+def trapped(X, folder, metadata):
+    """A zarr array of format 2 whose first chunk is a pickle."""
+    path = as_zarr(X, folder, zarr_format=2, compressors=None)
+    header = json.loads((path / ".zarray").read_text())
+    (path / ".zarray").write_text(json.dumps({**header, **metadata}))
+    chunk = pickle.dumps(Payload(folder / "sprung"))
+    zipped = {"id": "zlib", "level": 1} in metadata.get("filters", ())
+    (path / "0.0").write_bytes(zlib.compress(chunk) if zipped else chunk)
+    return path
+
+
+@pytest.fixture
+def pickles_are_decoded(monkeypatch):
+    """As numcodecs did before 0.16.6."""
+    monkeypatch.setattr("numcodecs.pickles.ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+@pytest.mark.parametrize("in_a_group", [False, True])
+def test_fault_43_a_zarr_file_runs_no_code(X, tmp_path, monkeypatch, pickles_are_decoded, way, in_a_group):
+    path = trapped(X, tmp_path, HIDDEN[way])
+    (tmp_path / ".zgroup").write_text('{"zarr_format": 2}')
+    source, column = (tmp_path, "x.zarr") if in_a_group else (path, None)
+    with monkeypatch.context() as patch:
+        for name in ("open", "open_array", "open_group"):
+            patch.setattr(zarr, name, lambda *_, **__: pytest.fail("zarr has opened it"))
+        with pytest.raises(SamplesFileError, match=r"x\.zarr is encoded by '(pickle|vlen-utf8)', .* zstd\. Write"):
+            open_samples(source, column=column)
+    assert not (tmp_path / "sprung").exists()
+    chunk = (path / "0.0").read_bytes()
+    numcodecs.get_codec({"id": "pickle"}).decode(zlib.decompress(chunk) if chunk[0] == 0x78 else chunk)
+    assert (tmp_path / "sprung").exists(), "the chunk is harmless, and the test shows nothing"
+
+
+def test_fault_43_an_open_zarr_array_runs_no_code(X, tmp_path, pickles_are_decoded):
+    array = zarr.open_array(trapped(X, tmp_path, HIDDEN["second_filter"]), mode="r")
+    for source, column in [(array, None), (zarr.open_group(tmp_path, mode="a", zarr_format=2), "x.zarr")]:
+        with pytest.raises(SamplesFileError, match=r"x\.zarr is encoded by"):
+            LpDictionaryLearning().fit(open_samples(source, column=column))
+    assert not (tmp_path / "sprung").exists()
+    with contextlib.suppress(TypeError):
+        array[:10]
+    assert (tmp_path / "sprung").exists(), "the file is harmless, and the test shows nothing"
+
+
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        [{"name": "numcodecs.pickle"}],
+        [{"name": "bytes"}, {"name": "numcodecs.zlib", "configuration": {"id": "pickle"}}],
+        [{"name": "sharding_indexed", "configuration": {"codecs": ["bytes", {"name": "evil"}], "index_codecs": []}}],
+        [{"name": "sharding_indexed", "configuration": {"codecs": ["bytes"], "index_codecs": ["evil"]}}],
+        ["bytes", "evil"],
+        [{"name": ["bytes"]}],
+    ],
+)
+def test_fault_43_codecs_of_format_3_are_known_ones(X, tmp_path, monkeypatch, codecs):
+    path = as_zarr(X, tmp_path)
+    header = json.loads((path / "zarr.json").read_text())
+    (path / "zarr.json").write_text(json.dumps({**header, "codecs": codecs}))
+    monkeypatch.setattr(zarr, "open_array", lambda *_, **__: pytest.fail("zarr has opened it"))
+    with pytest.raises(SamplesFileError, match="is encoded by"):
+        open_samples(path)
+
+
+def test_fault_43_other_arrays_of_a_group_are_not_opened(X, tmp_path):
+    path = as_zarr(X, tmp_path)
+    as_zarr_group(X, tmp_path)
+    path.rename(tmp_path / "g.zarr" / "other")
+    header = tmp_path / "g.zarr" / "other" / "zarr.json"
+    header.write_text(header.read_text().replace("zstd", "evil"))
+    with pytest.raises(SamplesFileError, match=r"other is encoded by 'evil'"):
+        open_samples(tmp_path / "g.zarr", column="other")
+    assert open_samples(tmp_path / "g.zarr", column="inner").n_samples == N_SAMPLES
+
+
+CODECS = {
+    "blosc": lambda: {"compressors": zarr.codecs.BloscCodec(shuffle="bitshuffle")},
+    "gzip": lambda: {"compressors": zarr.codecs.GzipCodec()},
+    "numcodecs": lambda: {
+        "filters": zarr.codecs.numcodecs.Delta(dtype="<f8"),
+        "compressors": zarr.codecs.numcodecs.LZ4(),
+    },
+    "transposed": lambda: {"filters": zarr.codecs.TransposeCodec(order=(1, 0))},
+    "format_2": lambda: {"zarr_format": 2, "filters": [numcodecs.Shuffle(8)], "compressors": numcodecs.LZMA()},
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("codec", CODECS)
+def test_fault_43_known_codecs_are_read(X, tmp_path, codec):
+    samples = open_samples(as_zarr(np.round(X, 2), tmp_path, **CODECS[codec]()))
+    np.testing.assert_allclose(samples.reader.read(0, N_SAMPLES), np.round(X, 2), atol=1e-9)
 
 
 def test_zarr_chunks_that_do_not_fit_into_memory_are_refused_beforehand(tmp_path):

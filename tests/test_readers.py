@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from elldict.data.file import Prefetcher
-from elldict.data.npy import memmap_reader, npy_reader
+from elldict.data.npy import open_memmap, open_npy
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 SHAPE = (103, 5)
@@ -40,7 +40,7 @@ VARIANTS = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_npy_rows_are_those_of_the_array(tmp_path, X, variant):
     array = VARIANTS[variant](X)
-    reader = npy_reader(saved(tmp_path, array))
+    reader = open_npy(saved(tmp_path, array))
     assert (reader.n_samples, reader.n_features) == SHAPE
     assert reader.dtype == ("float32" if array.dtype == np.float32 else "float64")
     for start, stop in [(0, 103), (0, 1), (17, 64), (102, 103), (5, 5)]:
@@ -57,7 +57,7 @@ def test_npy_rows_are_those_of_the_array(tmp_path, X, variant):
 
 
 def test_readers_can_be_pickled_and_read_by_many_threads(tmp_path, X):
-    reader = pickle.loads(pickle.dumps(npy_reader(saved(tmp_path, X))))
+    reader = pickle.loads(pickle.dumps(open_npy(saved(tmp_path, X))))
     with ThreadPoolExecutor(8) as pool:
         for start, rows in enumerate(pool.map(lambda start: reader.read(start, start + 3), range(100))):
             np.testing.assert_array_equal(rows, X[start : start + 3])
@@ -65,7 +65,7 @@ def test_readers_can_be_pickled_and_read_by_many_threads(tmp_path, X):
 
 def test_place_is_the_byte_at_which_a_sample_begins(tmp_path, X):
     path = saved(tmp_path, X)
-    byte = int(npy_reader(path).locate(17).rsplit(" ", 1)[1])
+    byte = int(open_npy(path).locate(17).rsplit(" ", 1)[1])
     assert np.frombuffer(path.read_bytes()[byte : byte + 8])[0] == X[17, 0]
 
 
@@ -81,7 +81,7 @@ CUTS = {
 def test_views_of_maps_are_read_from_their_place_in_the_file(tmp_path, X, cut, header):
     (tmp_path / "raw").write_bytes(b"x" * header + X.tobytes())
     view = CUTS[cut](np.memmap(tmp_path / "raw", np.float64, "r", header, SHAPE))
-    reader = memmap_reader(view)
+    reader = open_memmap(view)
     if view.flags.c_contiguous or view.flags.f_contiguous:
         np.testing.assert_array_equal(reader.read(0, len(view)), view)
     else:
@@ -90,20 +90,20 @@ def test_views_of_maps_are_read_from_their_place_in_the_file(tmp_path, X, cut, h
 
 def test_maps_that_are_not_their_file_are_not_read_from_it(tmp_path, X):
     path = saved(tmp_path, X)
-    assert memmap_reader(np.load(path, mmap_mode="c")) is None, "changes are in memory only"
-    assert memmap_reader(np.load(path, mmap_mode="r")[::2]) is None
+    assert open_memmap(np.load(path, mmap_mode="c")) is None, "changes are in memory only"
+    assert open_memmap(np.load(path, mmap_mode="r")[::2]) is None
     mapped = np.load(path, mmap_mode="r")
     np.save(tmp_path / "other.npy", X + 1)
     (tmp_path / "other.npy").replace(path)
-    assert memmap_reader(mapped) is None, "another file has taken its name"
+    assert open_memmap(mapped) is None, "another file has taken its name"
     path.unlink()
-    assert memmap_reader(mapped) is None
+    assert open_memmap(mapped) is None
 
 
 def test_changes_through_a_map_are_seen_before_they_are_on_disk(tmp_path, X):
     mapped = np.lib.format.open_memmap(tmp_path / "new.npy", "w+", X.dtype, X.shape)
     mapped[:] = X
-    reader = memmap_reader(mapped)
+    reader = open_memmap(mapped)
     np.testing.assert_array_equal(reader.read(0, 103), X)
     mapped.flush()
     reader.check_unchanged()
@@ -116,7 +116,7 @@ def test_truncated_file_is_named_with_its_bytes(tmp_path, X):
     path = saved(tmp_path, X)
     os.truncate(path, 1000)
     with pytest.raises(SamplesFileError, match=r"data\.npy is truncated: it ends at byte 1000, .* ends at byte 4248"):
-        npy_reader(path)
+        open_npy(path)
 
 
 @pytest.mark.parametrize("damage", [b"\x93NUMPX\x01", b"\x93NUMPY\x09\x00v\x00", b"\x93NUMPY\x01\x00\xff\xff{"])
@@ -126,7 +126,7 @@ def test_damaged_header_is_named(tmp_path, X, damage):
     content[: len(damage)] = damage
     path.write_bytes(content)
     with pytest.raises(SamplesFileError, match=r"data\.npy has no valid \.npy header"):
-        npy_reader(path)
+        open_npy(path)
 
 
 def test_pickled_objects_are_never_loaded(tmp_path):
@@ -135,7 +135,7 @@ def test_pickled_objects_are_never_loaded(tmp_path):
             return os.mkdir, (str(tmp_path / "sprung"),)
 
     with pytest.raises(SamplesFileError, match="pickled Python objects"):
-        npy_reader(saved(tmp_path, np.array([[Trap()]], dtype=object)))
+        open_npy(saved(tmp_path, np.array([[Trap()]], dtype=object)))
     assert not (tmp_path / "sprung").exists()
 
 
@@ -154,7 +154,7 @@ def test_pickled_objects_are_never_loaded(tmp_path):
 )
 def test_arrays_that_are_no_samples_are_refused(tmp_path, array, found):
     with pytest.raises(SamplesFileError, match=rf"data\.npy.*{found}"):
-        npy_reader(saved(tmp_path, array))
+        open_npy(saved(tmp_path, array))
 
 
 def write_in_place(path):
@@ -176,7 +176,7 @@ CHANGES = {
 def test_changed_files_are_noticed(tmp_path, X, change):
     path = saved(tmp_path, X)
     os.utime(path, (1, 1))
-    reader = npy_reader(path)
+    reader = open_npy(path)
     reader.check_unchanged()
     CHANGES[change](path)
     with pytest.raises(SamplesChangedError, match=r"data\.npy has (changed|been removed) since it was opened"):
@@ -187,23 +187,23 @@ def test_changed_files_are_noticed(tmp_path, X, change):
 
 def test_fingerprints_tell_files_apart_and_survive_a_move(tmp_path, X):
     path = saved(tmp_path, X)
-    before = npy_reader(path).fingerprint()
-    assert npy_reader(path.rename(tmp_path / "moved.npy")).fingerprint() == before
+    before = open_npy(path).fingerprint()
+    assert open_npy(path.rename(tmp_path / "moved.npy")).fingerprint() == before
     prints = {before}
     for number, other in enumerate([X[:-1], X.T.copy(), X.astype(np.float32), np.asfortranarray(X), X + 1e-9]):
-        prints.add(npy_reader(saved(tmp_path, other, f"{number}.npy")).fingerprint())
+        prints.add(open_npy(saved(tmp_path, other, f"{number}.npy")).fingerprint())
     assert len(prints) == 6
 
 
 def test_nobody_waits_for_rows_that_are_not_read_any_more(tmp_path, rng):
     """A worker fails while another waits for the next block: both end, and the threads are free for the next pass."""
     np.save(tmp_path / "samples.npy", rng.standard_normal((1000, 4)))
-    reader = npy_reader(tmp_path / "samples.npy")
+    reader = open_npy(tmp_path / "samples.npy")
     with ThreadPoolExecutor(1) as pool:
         with Prefetcher(reader, 100) as ahead:
-            held = [ahead.take(100 * k, 100 * k + 100) for k in range(3)]
+            held = [ahead.rows(100 * k, 100 * k + 100) for k in range(3)]
             for rows in held:
                 rows.__enter__()  # all memory is in use, so that the fourth block cannot be read
-            waiting = pool.submit(lambda: ahead.take(300, 400).__enter__())
+            waiting = pool.submit(lambda: ahead.rows(300, 400).__enter__())
         with pytest.raises(CancelledError):
             waiting.result(timeout=60)

@@ -9,7 +9,7 @@ import pytest
 
 from elldict import LpDictionaryLearning
 from elldict.data import dataset as base
-from elldict.data.npy import npy_reader
+from elldict.data.npy import open_npy
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.scaling import tables
 from experiments.harness.store import Store
@@ -35,7 +35,7 @@ def test_the_sketch_of_another_engine_gives_the_same_answer(easy, tmp_path, n_ta
     exec(compile(code, str(PAGE), "exec"), names)
     np.save(tmp_path / "X.npy", easy[0])
     with ThreadPoolExecutor(2) as pool:
-        samples = names["ExecutorSamples"](npy_reader(tmp_path / "X.npy"), pool, n_tasks)
+        samples = names["ExecutorDataset"](open_npy(tmp_path / "X.npy"), pool, n_tasks)
         found = LpDictionaryLearning(random_state=0).fit(samples)
     np.testing.assert_array_equal(found.components_, LpDictionaryLearning(random_state=0).fit(easy[0]).components_)
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from elldict.data.dask_tasks import Grid, Node, Rows, Stretching, whole_sum
+from elldict.data.dask_tasks import Grid, Node, Rows, StretchBuilder, add_up_nodes
 from elldict.data.dataset import tree_sum
 
 
@@ -25,17 +25,17 @@ def visit(tile):
 
 
 def stretch_of(grid, Y, start, stop):
-    stretching = Stretching(grid, visit)
-    stretching.add_samples(start, Y[start:stop])
-    return stretching.pieces()
+    builder = StretchBuilder(grid, visit)
+    builder.add_samples(start, Y[start:stop])
+    return builder.pieces()
 
 
 def joined(grid, stretches):
-    stretching = Stretching(grid, visit)
+    builder = StretchBuilder(grid, visit)
     for stretch in stretches:
         for piece in stretch:
-            stretching.add(piece)
-    return stretching.pieces()
+            builder.add(piece)
+    return builder.pieces()
 
 
 def expected(grid, Y):
@@ -53,7 +53,7 @@ def test_any_cuts_and_any_grouping_give_the_one_tree(n, tile_rows):
         while len(stretches) > 1:  # in groups of random size, as a cluster's tree may have them
             size = int(rng.integers(2, 4))
             stretches = [joined(grid, stretches[k : k + size]) for k in range(0, len(stretches), size)]
-        assert whole_sum(stretches[0], grid).text == expected(grid, Y)
+        assert add_up_nodes(stretches[0], grid).text == expected(grid, Y)
 
 
 def test_a_stretch_is_small_and_owns_its_rows():
@@ -78,16 +78,16 @@ def test_a_missing_stretch_is_an_error_not_another_sum():
     with pytest.raises(ValueError, match="samples 10 to 20 are missing"):
         joined(grid, [first, last])
     with pytest.raises(ValueError, match="lacks the first or the last"):
-        whole_sum(last, grid)
+        add_up_nodes(last, grid)
 
 
 def test_whole_tiles_are_not_copied():
     seen = []
     grid, Y = Grid(40, 10, "float64"), np.zeros((40, 2))
-    stretching = Stretching(grid, lambda tile: seen.append(tile) or Trace(""))
-    stretching.add_samples(0, Y)
+    builder = StretchBuilder(grid, lambda tile: seen.append(tile) or Trace(""))
+    builder.add_samples(0, Y)
     assert all(tile.base is Y for tile in seen)
-    assert all(isinstance(piece, Node) for piece in stretching.pieces())
+    assert all(isinstance(piece, Node) for piece in builder.pieces())
 
 
 def test_dask_is_told_how_much_a_stretch_weighs():

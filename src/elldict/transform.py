@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.linear_model import orthogonal_mp_gram
 
 from elldict.backend.base import Array, Backend, FreshWork, real_dtype, to_numpy, total
 from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error, rows_per_tile
-from elldict.data.writers import open_writer, reopen
+from elldict.data.writers import open_writer, refuse_input, reopen
 from elldict.solver.objective import Quantities, Weighted
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 
@@ -177,7 +176,7 @@ def encode(samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Array:
 
 def encode_into(path: str | os.PathLike[str], samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Any:
     """Codes of all samples, written to a file tile by tile; returns them as an array that is left on disk."""
-    _refuse_input(path, samples)
+    refuse_input(path, samples)
     kernel = CodeKernel(rows, mean, rule, samples.dtype, samples.dtype)
     shape = (samples.n_samples, int(rows.shape[0]))
     tile_rows = rows_per_tile(samples.n_samples, samples.n_features, samples.dtype)
@@ -230,10 +229,3 @@ def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
     lengths = np.linalg.norm(atoms, axis=1)
     atoms = atoms / lengths[:, None]
     return atoms, MatchingPursuit(atoms @ atoms.T, lengths, k)
-
-
-def _refuse_input(path: str | os.PathLike[str], samples: Dataset) -> None:
-    """Raise if the output would take the place of the input, or of a folder that holds it."""
-    source = getattr(samples, "path", "")
-    if source and Path(source).resolve().is_relative_to(Path(path).resolve()):
-        raise ValueError(f"out={os.fspath(path)} is also the input, or holds it. Choose another name.")

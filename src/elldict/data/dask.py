@@ -3,340 +3,50 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
-import dask
-import dask.array
+try:
+    import dask
+    import dask.array
+except ModuleNotFoundError as error:
+    raise ImportError(f"Samples on a cluster need dask ({error}): pip install 'elldict[dask]'") from error
 import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend
-from elldict.data.dask_tasks import (
-    Coding,
-    Engine,
-    Graph,
-    Grid,
-    Job,
-    LocalEngine,
-    Plan,
-    code_chunk,
-    code_read,
-    finish,
-    join,
-    new_name,
-    root_of,
-    stack,
-    sum_chunks,
-    sum_read,
-    take_rows,
-    tree,
-    unpacked,
-    unpacked_coding,
+from elldict.data import dask_tasks as tasks
+from elldict.data.dask_tasks import Coding, Engine, Graph, Grid, Job, LocalEngine, Plan, make_name
+from elldict.data.dataset import (
+    DescribedBySource,
+    Kernel,
+    RowWriter,
+    S,
+    choose_digest_ranges,
+    count_row_bytes,
+    rows_per_tile,
+    start_digest,
 )
-from elldict.data.dataset import Kernel, Locatable, RowWriter, S, rows_per_tile, sampled_ranges, started_digest
 from elldict.data.file import Reader
 
 TASKS_PER_THREAD = 4
-"""Of a pass over a file: enough that a slow worker does not keep the others waiting."""
+"""Tasks of a pass over a file, for each thread: enough that a slow worker does not keep the others waiting."""
 
 BLOCK_BYTES = 2**25
-"""Samples of a file that are read at a time, and of small chunks that make a task: a few tiles at least."""
-
-
-class Source(Locatable, Protocol):
-    """Samples, seen by those who make tasks of them."""
-
-    @property
-    def n_samples(self) -> int: ...  # noqa: D102
-    @property
-    def n_features(self) -> int: ...  # noqa: D102
-    @property
-    def dtype(self) -> str: ...  # noqa: D102
-
-    @property
-    def path(self) -> str:
-        """File or folder; empty if there is none."""
-        ...
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features, if there are any."""
-        ...
-
-    @property
-    def dependencies(self) -> Sequence[Any]:
-        """Collections whose keys the tasks refer to."""
-        ...
-
-    def job(self, kernel: Kernel[S], grid: Grid) -> Job[S]:
-        """All that the tasks of a pass need to know."""
-        ...
-
-    def stretches(self, job: str, name: str, grid: Grid, engine: Engine) -> Graph:
-        """Tasks that add up one stretch each, in order, given the key of the job."""
-        ...
-
-    def take(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:
-        """Some samples, by sorted index."""
-        ...
-
-    def mapped(self, kernel: Kernel[Array], grid: Grid, n_columns: int) -> Any:
-        """Lazy dask array with what the kernel makes of every sample."""
-        ...
-
-    def check_unchanged(self) -> None:
-        """Raise if the samples are no longer what they were."""
-        ...
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the chunks of an array begin."""
-
-    starts: NDArray[np.int64]  # and the number of samples at the end
-
-    @classmethod
-    def of(cls, X: Any) -> Layout:
-        """Layout of an array."""
-        return cls(np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64))
-
-    def split_runs(self, rows: int) -> list[tuple[int, list[int]]]:
-        """Start and chunks of each task: one chunk, or as many small ones as have so many rows together."""
-        found: list[tuple[int, list[int]]] = []
-        room = 0
-        for chunk, size in enumerate(np.diff(self.starts).tolist()):
-            if size > room or not found:
-                found.append((int(self.starts[chunk]), []))
-                room = rows
-            found[-1][1].append(chunk)
-            room -= size
-        return found
-
-    def whiten(self, index: NDArray[np.int64]) -> list[tuple[int, int, NDArray[np.int64]]]:
-        """For each chunk that holds some of the sorted indices: its number, its start, and where they are in it."""
-        cuts = np.searchsorted(index, self.starts)
-        return [
-            (chunk, int(start), index[a:b] - start)
-            for chunk, (start, a, b) in enumerate(zip(self.starts[:-1], cuts[:-1], cuts[1:], strict=True))
-            if b > a
-        ]
-
-    def locate(self, sample: int) -> str:
-        """Chunk of a sample."""
-        chunk = int(np.searchsorted(self.starts, sample, side="right")) - 1
-        return f"row {sample - int(self.starts[chunk])} of chunk {chunk}, X.blocks[{chunk}]"
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """Chunks of a dask array, each with all features."""
-
-    X: Any
-    block_size: int | None = None  # samples in small chunks that make one task
-
-    path: str = ""
-    feature_names: None = None
-
-    @classmethod
-    def of(cls, X: Any, block_size: int | None) -> Chunks:
-        """Chunks of an array; refuses one that cannot hold samples."""
-        if X.ndim != 2:
-            raise ValueError(f"Expected a 2D array (n_samples, n_features), got {X.ndim}D with shape {X.shape}.")
-        if X.dtype.kind == "c":
-            raise ValueError(f"Complex data not supported: X has dtype {X.dtype}.")
-        if X.dtype.kind not in "fiub":
-            raise ValueError(f"X has dtype {X.dtype}, expected real numbers.")
-        if any(np.isnan(size) for sizes in X.chunks for size in sizes):
-            raise ValueError(
-                "X is a dask array with chunks of unknown size. Call X.compute_chunk_sizes() first: it takes one look "
-                "at all of them."
-            )
-        whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
-        return cls(_optimized(whole), block_size)
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return int(self.X.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return int(self.X.shape[1])
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles."""
-        return "float32" if self.X.dtype == np.float32 else "float64"
-
-    @property
-    def dependencies(self) -> Sequence[Any]:
-        """The array."""
-        return (self.X,)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """Where chunks begin."""
-        return Layout.of(self.X)
-
-    def job(self, kernel: Kernel[S], grid: Grid) -> Job[S]:
-        """Kernel and tiles; samples come as chunks."""
-        return Job(kernel, grid)
-
-    def stretches(self, job: str, name: str, grid: Grid, engine: Engine) -> Graph:  # noqa: ARG002
-        """One task a chunk, for that is where the samples are; small chunks go together."""
-        rows = self.block_size or BLOCK_BYTES // (self.n_features * self.X.dtype.itemsize)
-        return {
-            (name, 0, number): (sum_chunks, job, start, [(self.X.name, k, 0) for k in chunks])
-            for number, (start, chunks) in enumerate(self.layout.split_runs(rows))
-        }
-
-    def take(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:
-        """Picked where the chunks are; chunks that hold none of the rows are not computed."""
-        if len(index) == 0:
-            return np.empty((0, self.n_features))
-
-        def plan() -> Plan:
-            name = new_name("rows")
-            tasks: Graph = {
-                (name, 0, number): (take_rows, (self.X.name, chunk, 0), local, start)
-                for number, (chunk, start, local) in enumerate(self.layout.whiten(index))
-            }
-            tasks = tree(tasks, name, lambda keys: (stack, keys), lambda keys: (stack, keys))
-            return Plan(name, tasks, self.dependencies)
-
-        picked: NDArray[Any] = engine.result(plan)
-        return picked
-
-    def mapped(self, kernel: Kernel[Array], grid: Grid, n_columns: int) -> Any:
-        """Chunks as those of the array."""
-        coding = Coding(kernel, grid.dtype, grid.tile_rows, self.layout)
-        return self.X.map_blocks(
-            code_chunk,
-            coding=_travelling(coding),
-            dtype=coding.dtype,
-            chunks=(self.X.chunks[0], (n_columns,)),
-            meta=np.empty((0, 0), coding.dtype),
-        )
-
-    def locate(self, sample: int) -> str:
-        """Chunk of a sample."""
-        return self.layout.locate(sample)
-
-    def check_unchanged(self) -> None:
-        """Nothing: what is computed again is what its source is, and dask cannot tell whether that has changed."""
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Blocks of a file."""
-
-    reader: Reader
-    block_size: int | None = None  # samples read at a time, rounded up to whole tiles
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return self.reader.n_samples
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self.reader.n_features
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles."""
-        return self.reader.dtype
-
-    @property
-    def path(self) -> str:
-        """File or folder."""
-        return self.reader.path
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features, if the file has them."""
-        return self.reader.feature_names
-
-    @property
-    def dependencies(self) -> Sequence[Any]:
-        """None: each task reads for itself."""
-        return ()
-
-    def job(self, kernel: Kernel[S], grid: Grid) -> Job[S]:
-        """Kernel, tiles, and how to read."""
-        return Job(kernel, grid, self.reader, self._block_rows(grid))
-
-    def stretches(self, job: str, name: str, grid: Grid, engine: Engine) -> Graph:
-        """A few tasks a thread, each a whole node of the tree: one sum is all that is left of it."""
-        n_tiles = -(-grid.n_samples // grid.tile_rows)
-        tiles = 2 ** max(0, (n_tiles // (TASKS_PER_THREAD * engine.n_threads)).bit_length() - 1)
-        starts = range(0, grid.n_samples, tiles * grid.tile_rows)
-        return {
-            (name, 0, number): (sum_read, job, start, min(start + starts.step, grid.n_samples))
-            for number, start in enumerate(starts)
-        }
-
-    def take(self, index: NDArray[np.int64], engine: Engine) -> NDArray[Any]:  # noqa: ARG002
-        """Read here: this process has opened the file."""
-        return self.reader.take(index)
-
-    def mapped(self, kernel: Kernel[Array], grid: Grid, n_columns: int) -> Any:
-        """A chunk for each block that is read."""
-        rows = self._block_rows(grid)
-        sizes = tuple(min(rows, self.n_samples - start) for start in range(0, self.n_samples, rows))
-        coding = Coding(kernel, grid.dtype, grid.tile_rows, self.reader)
-        return dask.array.map_blocks(
-            code_read,
-            coding=_travelling(coding),
-            reader=self.reader,
-            dtype=coding.dtype,
-            chunks=(sizes, (n_columns,)),
-            meta=np.empty((0, 0), coding.dtype),
-        )
-
-    def locate(self, sample: int) -> str:
-        """Place in the file."""
-        return self.reader.locate(sample)
-
-    def check_unchanged(self) -> None:
-        """Raise if the file is no longer the one that was opened."""
-        self.reader.check_unchanged()
-
-    def _block_rows(self, grid: Grid) -> int:
-        wanted = self.block_size or BLOCK_BYTES // (self.n_features * np.dtype(self.dtype).itemsize)
-        return grid.tile_rows * -(-min(wanted, self.n_samples) // grid.tile_rows)
-
-
-def _optimized(X: Any) -> Any:
-    """The array with its graph made ready once, not in each pass; one that holds futures as it is.
-
-    Dask drops them on the way, and with the last reference to a future its chunk is gone from the cluster.
-    """
-    distributed = sys.modules.get("distributed")
-    if distributed is not None and distributed.futures_of(X):
-        return X
-    return dask.optimize(X)[0]
-
-
-def _travelling(coding: Coding) -> Any:
-    """A coding as a task of its own, so that it goes once to each worker, not once with each chunk."""
-    return dask.delayed(unpacked_coding, pure=True)(coding.packed())
-
+"""Bytes of a file that are read at a time, and of small chunks that make a task: a few tiles at least."""
 
 WRITTEN_BYTES = 2**26
-"""Of codes that come here at a time, on their way to a file."""
+"""Bytes of codes that come to this process at a time, on their way to a file."""
 
-PATIENCE = 120.0
-"""Seconds that a cluster may be without a worker that takes tasks, or its scheduler without an answer."""
+PATIENCE_SECONDS = 120.0
+"""How long a cluster may be without a worker that takes tasks, or its scheduler without an answer."""
 
 
 def make_dask_dataset(
-    source: Any, client: Any = None, block_size: int | None = None, *, patience: float = PATIENCE
+    source: Any, client: Any = None, block_size: int | None = None, *, patience: float = PATIENCE_SECONDS
 ) -> DaskDataset:
     """Samples that the workers of a cluster, or the threads of this process, look at.
 
@@ -355,49 +65,23 @@ def make_dask_dataset(
 
     Returns
     -------
-    ClusterSamples
+    DaskDataset
         The samples.
     """
-    opened = Chunks.of(source, block_size) if hasattr(source, "dask") else Blocks(source, block_size)
-    return DaskDataset(opened, _engine(client or _current_client(), patience))
+    engine = _choose_engine(client or _find_client(), patience)
+    if hasattr(source, "dask"):
+        return ChunkDataset(_prepare_array(source), engine, block_size)
+    return ReaderDataset(source, engine, block_size)
 
 
 @dataclass(frozen=True)
-class DaskDataset:
-    """Samples of a source, looked at by an engine."""
+class DaskDataset(DescribedBySource, ABC):
+    """Samples that an engine looks at; what depends on where they are is left to the two kinds below."""
 
-    source: Source
+    source: Any
     engine: Engine
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return self.source.n_samples
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.source.n_features
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles."""
-        return self.source.dtype
-
-    @property
-    def backend(self) -> Backend:
-        """Workers multiply with NumPy."""
-        return NUMPY
-
-    @property
-    def path(self) -> str:
-        """File or folder; empty if there is none."""
-        return self.source.path
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features, if there are any."""
-        return self.source.feature_names
+    block_size: int | None = None  # samples that a task reads at a time, or of small chunks that it takes together
+    backend: Backend = NUMPY  # with which workers multiply
 
     @cached_property
     def grid(self) -> Grid:
@@ -407,60 +91,253 @@ class DaskDataset:
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype and values: of all values up to 64 MB, of blocks spread over them beyond."""
-        digest = started_digest("cluster", self.n_samples, self.n_features, self.dtype)
-        row_bytes = self.n_features * (4 if self.dtype == "float32" else 8)
-        ranges = [np.arange(start, stop) for start, stop in sampled_ranges(self.n_samples, row_bytes)]
+        digest = start_digest("cluster", self.n_samples, self.n_features, self.dtype)
+        ranges = [np.arange(*bounds) for bounds in choose_digest_ranges(self.n_samples, count_row_bytes(self))]
         digest.update(self.take(np.unique(np.concatenate(ranges))).tobytes())
         return digest.hexdigest()
 
     def sum(self, kernel: Kernel[S]) -> S:
-        """Add up what the kernel makes of every tile, along the tree."""
-        packed = self.source.job(kernel, self.grid).packed()
+        """Add up what the kernel makes of every tile, by the same tree as in memory."""
+        packed = tasks.pack(self._make_job(kernel))
 
         def plan() -> Plan:
-            name = new_name("sum")
+            name = make_name("sum")
             job = f"{name}-job"
-            tasks = self.source.stretches(job, name, self.grid, self.engine)
-            tasks = tree(tasks, name, lambda keys: (join, job, keys), lambda keys: (finish, job, keys))
-            return Plan(name, {job: (unpacked, packed), **tasks}, self.source.dependencies, len(packed))
+            graph = tasks.add_joins(
+                self._make_tasks(job, name),
+                name,
+                lambda keys: (tasks.join, job, keys),
+                lambda keys: (tasks.finish, job, keys),
+            )
+            return Plan(name, {job: (tasks.unpack, packed), **graph}, self._dependencies, len(packed))
 
         total: S = self.engine.result(plan)
-        self.source.check_unchanged()
+        self._check_unchanged()
         return total
 
+    @abstractmethod
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
         """Lazy dask array with what the kernel makes of every sample; NaN is found when it is computed."""
-        return self.source.mapped(kernel, self.grid, n_columns)
 
     def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the sink what the kernel makes of every sample, some chunks at a time.
+        """Give the writer what the kernel makes of every sample, some chunks at a time.
 
         All of it comes to this process. To write from the workers, call `to_zarr` of what `map_rows` returns.
         """
         n_columns = int(kernel.bind(self.backend)(np.zeros((1, self.n_features), self.dtype)).shape[1])
         lazy = self.map_rows(kernel, n_columns)
         rows = WRITTEN_BYTES // (n_columns * np.dtype(self.dtype).itemsize)
-        for start, chunks in Layout.of(lazy).split_runs(rows):
-            writer.write(start, self.engine.result(partial(_stacked, lazy, chunks)))
-        self.source.check_unchanged()
+        for start, chunks in Layout.of(lazy).group_chunks(rows):
+            writer.write(start, self.engine.result(partial(_plan_stack, lazy, chunks)))
+        self._check_unchanged()
 
+    @abstractmethod
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
-        return self.source.take(index, self.engine).astype(np.float64, copy=False)
+
+    @property
+    def _dependencies(self) -> Sequence[Any]:
+        """Collections whose keys the tasks refer to."""
+        return ()
+
+    @abstractmethod
+    def _make_job(self, kernel: Kernel[S]) -> Job[S]:
+        """All that the tasks of a pass need to know."""
+
+    @abstractmethod
+    def _make_tasks(self, job: str, name: str) -> Graph:
+        """Tasks that add up one stretch each, in order, given the key of the job."""
+
+    def _check_unchanged(self) -> None:  # of an array, nothing is known
+        """Raise if the samples are no longer what they were."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the chunks of an array begin."""
+
+    starts: NDArray[np.int64]  # and the number of samples at the end
+
+    @classmethod
+    def of(cls, X: Any) -> Layout:
+        """Layout of an array."""
+        return cls(np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64))
+
+    def group_chunks(self, rows: int) -> list[tuple[int, list[int]]]:
+        """Start and chunks of each task: one chunk, or as many small ones as have so many rows together."""
+        found: list[tuple[int, list[int]]] = []
+        room = 0
+        for chunk, size in enumerate(np.diff(self.starts).tolist()):
+            if size > room or not found:
+                found.append((int(self.starts[chunk]), []))
+                room = rows
+            found[-1][1].append(chunk)
+            room -= size
+        return found
+
+    def split_index(self, index: NDArray[np.int64]) -> list[tuple[int, int, NDArray[np.int64]]]:
+        """For each chunk that holds some of the sorted indices: its number, its start, and where they are in it."""
+        cuts = np.searchsorted(index, self.starts)
+        return [
+            (chunk, int(start), index[a:b] - start)
+            for chunk, (start, a, b) in enumerate(zip(self.starts[:-1], cuts[:-1], cuts[1:], strict=True))
+            if b > a
+        ]
 
     def locate(self, sample: int) -> str:
-        """Chunk or file of a sample."""
-        return self.source.locate(sample)
+        """Chunk of a sample."""
+        chunk = int(np.searchsorted(self.starts, sample, side="right")) - 1
+        return f"row {sample - int(self.starts[chunk])} of chunk {chunk}, X.blocks[{chunk}]"
 
 
-def _stacked(array: Any, chunks: list[int]) -> Plan:
+@dataclass(frozen=True)
+class ChunkDataset(DaskDataset):
+    """Chunks of a dask array, each with all features. Dask cannot tell whether what they are read from has changed."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return int(self.source.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.source.shape[1])
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the tiles."""
+        return "float32" if self.source.dtype == np.float32 else "float64"
+
+    @property
+    def _dependencies(self) -> Sequence[Any]:
+        return (self.source,)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where chunks begin."""
+        return Layout.of(self.source)
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Picked where the chunks are; chunks that hold none of the rows are not computed."""
+        if len(index) == 0:
+            return np.empty((0, self.n_features))
+
+        def plan() -> Plan:
+            name = make_name("rows")
+            graph: Graph = {
+                (name, 0, number): (tasks.take_rows, (self.source.name, chunk, 0), local, start)
+                for number, (chunk, start, local) in enumerate(self.layout.split_index(index))
+            }
+            graph = tasks.add_joins(graph, name, _stack, _stack)
+            return Plan(name, graph, self._dependencies)
+
+        picked: NDArray[Any] = self.engine.result(plan)
+        return picked.astype(np.float64, copy=False)
+
+    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
+        """Lazy dask array, with chunks as those of the samples; NaN is found when it is computed."""
+        coding = Coding(kernel, self.dtype, self.grid.tile_rows, self.layout)
+        chunks = (self.source.chunks[0], (n_columns,))
+        return self.source.map_blocks(tasks.code_chunk, coding=_delay(coding), **_describe_blocks(coding, chunks))
+
+    def locate(self, sample: int) -> str:
+        """Chunk of a sample."""
+        return self.layout.locate(sample)
+
+    def _make_job(self, kernel: Kernel[S]) -> Job[S]:
+        return Job(kernel, self.grid)
+
+    def _make_tasks(self, job: str, name: str) -> Graph:
+        """One task a chunk, for that is where the samples are; small chunks go together."""
+        rows = self.block_size or BLOCK_BYTES // (self.n_features * self.source.dtype.itemsize)
+        return {
+            (name, 0, number): (tasks.sum_chunks, job, start, [(self.source.name, k, 0) for k in chunks])
+            for number, (start, chunks) in enumerate(self.layout.group_chunks(rows))
+        }
+
+
+@dataclass(frozen=True)
+class ReaderDataset(DaskDataset):
+    """Blocks of a file that each task reads for itself."""
+
+    source: Reader
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Some samples, by sorted index; read here, where the file has been opened."""
+        return self.source.take(index).astype(np.float64, copy=False)
+
+    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
+        """Lazy dask array, a chunk for each block that is read; NaN is found when it is computed."""
+        rows = self._block_rows
+        sizes = tuple(min(rows, self.n_samples - start) for start in range(0, self.n_samples, rows))
+        coding = Coding(kernel, self.dtype, self.grid.tile_rows, self.source)
+        shape = _describe_blocks(coding, (sizes, (n_columns,)))
+        return dask.array.map_blocks(tasks.code_read, coding=_delay(coding), reader=self.source, **shape)
+
+    def _make_job(self, kernel: Kernel[S]) -> Job[S]:
+        return Job(kernel, self.grid, self.source, self._block_rows)
+
+    def _make_tasks(self, job: str, name: str) -> Graph:
+        """A few tasks a thread, each a whole node of the tree: one sum is all that is left of it."""
+        n_tiles = -(-self.n_samples // self.grid.tile_rows)
+        tiles = 2 ** max(0, (n_tiles // (TASKS_PER_THREAD * self.engine.n_threads)).bit_length() - 1)
+        starts = range(0, self.n_samples, tiles * self.grid.tile_rows)
+        return {
+            (name, 0, number): (tasks.sum_read, job, start, min(start + starts.step, self.n_samples))
+            for number, start in enumerate(starts)
+        }
+
+    @property
+    def _block_rows(self) -> int:
+        wanted = self.block_size or BLOCK_BYTES // count_row_bytes(self)
+        return self.grid.tile_rows * -(-min(wanted, self.n_samples) // self.grid.tile_rows)
+
+    def _check_unchanged(self) -> None:
+        self.source.check_unchanged()
+
+
+def _prepare_array(X: Any) -> Any:
+    """A dask array whose chunks have all features and whose graph is made ready once, not in each pass."""
+    if X.ndim != 2:
+        raise ValueError(f"Expected a 2D array (n_samples, n_features), got {X.ndim}D with shape {X.shape}.")
+    if X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X has dtype {X.dtype}.")
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"X has dtype {X.dtype}, expected real numbers.")
+    if any(np.isnan(size) for sizes in X.chunks for size in sizes):
+        raise ValueError(
+            "X is a dask array with chunks of unknown size. Call X.compute_chunk_sizes() first: it takes one look at "
+            "all of them."
+        )
+    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    distributed = sys.modules.get("distributed")
+    if distributed is not None and distributed.futures_of(X):
+        return X  # dask would drop the futures, and with the last reference to one its chunk is gone from the cluster
+    return dask.optimize(X)[0]
+
+
+def _delay(coding: Coding) -> Any:
+    """A coding as a task of its own, so that it goes once to each worker, not once with each chunk."""
+    return dask.delayed(tasks.unpack, pure=True)(tasks.pack(coding))
+
+
+def _describe_blocks(coding: Coding, chunks: Any) -> dict[str, Any]:
+    return {"dtype": coding.dtype, "chunks": chunks, "meta": np.empty((0, 0), coding.dtype)}
+
+
+def _plan_stack(array: Any, chunks: list[int]) -> Plan:
     """Some chunks of an array, one below the other."""
-    name = new_name("codes")
-    tasks: Graph = {root_of(name): (stack, [(array.name, k, 0) for k in chunks])}
-    return Plan(name, tasks, (array,))
+    name = make_name("codes")
+    return Plan(name, {tasks.name_root(name): _stack([(array.name, k, 0) for k in chunks])}, (array,))
 
 
-def _engine(client: Any, patience: float) -> Engine:
+def _stack(keys: list[Any]) -> Any:
+    """Task that puts rows of several chunks one below the other."""
+    return np.concatenate, keys
+
+
+def _choose_engine(client: Any, patience: float) -> Engine:
     if client is None:
         return LocalEngine()
     if getattr(client, "asynchronous", False):
@@ -470,7 +347,7 @@ def _engine(client: Any, patience: float) -> Engine:
     return DistributedEngine(client, patience)
 
 
-def _current_client() -> Any:
+def _find_client() -> Any:
     """The client in use, if there is one; whoever made it has imported distributed."""
     distributed = sys.modules.get("distributed")
     if distributed is None:

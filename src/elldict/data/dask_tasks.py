@@ -1,35 +1,28 @@
-"""Tasks of a pass on a cluster: partial sums of stretches of samples, joined along the summation tree."""
+"""Tasks of a pass on a cluster: partial sums of stretches of samples, joined as `tree_sum` would add them.
+
+A stretch is what is known of consecutive samples: sums over nodes of the tree, and rows of tiles that are not whole.
+"""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
-
-try:
-    from dask.delayed import Delayed
-    from dask.highlevelgraph import HighLevelGraph
-    from dask.system import CPU_COUNT
-except ModuleNotFoundError as error:
-    raise ImportError(f"Samples on a cluster need dask ({error}): pip install 'elldict[dask]'") from error
 import pickle
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Generic
+import uuid
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, to_numpy
 from elldict.backend.threads import one_blas_thread
-from elldict.data.dataset import Kernel, Locatable, S, find_non_finite, non_finite_error, tile_bounds
+from elldict.data.dataset import Kernel, Locatable, S, refuse_non_finite, tile_bounds
 from elldict.data.file import Reader
 
 Graph = dict[Any, Any]
 
 FAN_IN = 16
-"""Results that one task puts together."""
+"""Results that one task puts together: a few levels of tasks, none of which waits for many."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +37,11 @@ class Plan:
     @property
     def delayed(self) -> Any:
         """The result, as dask speaks of it before it is there."""
+        from dask.delayed import Delayed  # noqa: PLC0415  (other engines run these tasks without dask)
+        from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415
+
         graph = HighLevelGraph.from_collections(self.name, self.tasks, dependencies=self.dependencies)
-        return Delayed(root_of(self.name), graph, layer=self.name)
+        return Delayed(name_root(self.name), graph, layer=self.name)
 
 
 class Engine(Protocol):
@@ -68,6 +64,8 @@ class LocalEngine:
     @property
     def n_threads(self) -> int:
         """As many as dask would start."""
+        from dask.system import CPU_COUNT  # noqa: PLC0415
+
         return int(CPU_COUNT)
 
     def result(self, plan: Callable[[], Plan]) -> Any:
@@ -75,28 +73,28 @@ class LocalEngine:
         return plan().delayed.compute()
 
 
-def new_name(what: str) -> str:
+def make_name(what: str) -> str:
     """Name of the tasks of a pass, on dask's dashboard too; never given twice."""
     return f"elldict-{what}-{uuid.uuid4().hex}"
 
 
-Together = Callable[[list[Any]], Any]
+MakeTask = Callable[[list[Any]], Any]
 """From the keys of neighbours to the task that makes one result of theirs."""
 
 
-def tree(tasks: Graph, name: str, to_white: Together, last: Together) -> Graph:
-    """Tasks, and those that put neighbours together until one is left: `root_of` the name."""
+def add_joins(tasks: Graph, name: str, join_some: MakeTask, join_last: MakeTask) -> Graph:
+    """Tasks, and those that put neighbours together until one is left, which has the key `name_root(name)`."""
     graph, keys, level = dict(tasks), list(tasks), 0
     while len(keys) > FAN_IN:
         level += 1
         groups = [keys[k : k + FAN_IN] for k in range(0, len(keys), FAN_IN)]
         keys = [(name, level, number) for number in range(len(groups))]
-        graph.update({key: to_white(group) for key, group in zip(keys, groups, strict=True)})
-    graph[root_of(name)] = last(keys)
+        graph.update({key: join_some(group) for key, group in zip(keys, groups, strict=True)})
+    graph[name_root(name)] = join_last(keys)
     return graph
 
 
-def root_of(name: str) -> Hashable:
+def name_root(name: str) -> Hashable:
     """Key of the task whose result is that of the whole tree."""
     return f"{name}-root"
 
@@ -109,7 +107,7 @@ class Grid:
     tile_rows: int
     dtype: str  # in which tiles are multiplied
 
-    def stop_of(self, start: int) -> int:
+    def find_stop(self, start: int) -> int:
         """End of the tile that holds sample `start`."""
         return min(start - start % self.tile_rows + self.tile_rows, self.n_samples)
 
@@ -136,21 +134,21 @@ class Node(Generic[S]):
     total: S
 
     def __sizeof__(self) -> int:
-        return travelling_bytes(self.total)
+        return count_pickled_bytes(self.total)
 
 
-def travelling_bytes(thing: object) -> int:
+def count_pickled_bytes(thing: object) -> int:
     """Bytes that something takes on its way to another process; dask weighs by them where to run a task."""
     buffers: list[pickle.PickleBuffer] = []
-    whitening = pickle.dumps(thing, protocol=5, buffer_callback=buffers.append)
-    return len(whitening) + sum(buffer.raw().nbytes for buffer in buffers)
+    pickled = pickle.dumps(thing, protocol=5, buffer_callback=buffers.append)
+    return len(pickled) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
 Piece = Rows | Node[S]
 Stretch = tuple[Piece[S], ...]
 
 
-class Stretching(Generic[S]):
+class StretchBuilder(Generic[S]):
     """A stretch that grows at its end."""
 
     def __init__(self, grid: Grid, visit: Callable[[Array], S]) -> None:
@@ -163,7 +161,7 @@ class Stretching(Generic[S]):
         stop = start + len(Y)
         begin = start
         while begin < stop:
-            end = min(self._grid.stop_of(begin), stop)
+            end = min(self._grid.find_stop(begin), stop)
             self.add(Rows(begin, end, (Y[begin - start : end - start],)))
             begin = end
 
@@ -171,9 +169,9 @@ class Stretching(Generic[S]):
         """Go on with a piece."""
         if self._pieces and self._pieces[-1].stop != piece.start:
             raise ValueError(f"samples {self._pieces[-1].stop} to {piece.start} are missing from a sum")
-        self._pieces.append(self._summed_if_whole(piece))
+        self._pieces.append(self._sum_if_whole(piece))
         while len(self._pieces) > 1:
-            joined = self._joined(*self._pieces[-2:])
+            joined = self._join(*self._pieces[-2:])
             if joined is None:
                 break
             self._pieces[-2:] = [joined]
@@ -185,39 +183,34 @@ class Stretching(Generic[S]):
             for piece in self._pieces
         )
 
-    def _joined(self, a: Piece[S], b: Piece[S]) -> Piece[S] | None:
+    def _join(self, a: Piece[S], b: Piece[S]) -> Piece[S] | None:
         """Two pieces as one, if they are parts of a tile or halves of a node."""
         if isinstance(a, Rows) and isinstance(b, Rows):
-            if a.stop == self._grid.stop_of(a.start):
+            if a.stop == self._grid.find_stop(a.start):
                 return None
-            return self._summed_if_whole(Rows(a.start, b.stop, (*a.parts, *b.parts)))
-        if isinstance(a, Node) and isinstance(b, Node) and a.level == b.level and self._is_left(a):
-            return Node(a.start, b.stop, a.level + 1, a.total + b.total)
+            return self._sum_if_whole(Rows(a.start, b.stop, (*a.parts, *b.parts)))
+        if isinstance(a, Node) and isinstance(b, Node) and a.level == b.level:
+            is_left = (a.start // self._grid.tile_rows >> a.level) % 2 == 0
+            return Node(a.start, b.stop, a.level + 1, a.total + b.total) if is_left else None
         return None
 
-    def _summed_if_whole(self, piece: Piece[S]) -> Piece[S]:
+    def _sum_if_whole(self, piece: Piece[S]) -> Piece[S]:
         if isinstance(piece, Node):
             return piece
-        whole = piece.start % self._grid.tile_rows == 0 and piece.stop == self._grid.stop_of(piece.start)
-        if not whole:
+        if piece.start % self._grid.tile_rows or piece.stop != self._grid.find_stop(piece.start):
             return piece
         tile = piece.parts[0] if len(piece.parts) == 1 else np.concatenate(piece.parts)
         return Node(piece.start, piece.stop, 0, self._visit(tile.astype(self._grid.dtype, copy=False)))
 
-    def _is_left(self, node: Node[S]) -> bool:
-        return (node.start // self._grid.tile_rows >> node.level) % 2 == 0
 
-
-def whole_sum(stretch: Iterable[Piece[S]], grid: Grid) -> S:
+def add_up_nodes(stretch: Iterable[Piece[S]], grid: Grid) -> S:
     """Sum over all samples, of the stretch that holds them all."""
-    nodes = list(stretch)
+    nodes = [piece for piece in stretch if isinstance(piece, Node)]  # the ends of all samples are ends of tiles
     if not nodes or nodes[0].start != 0 or nodes[-1].stop != grid.n_samples:
         raise ValueError(f"a sum over {grid.n_samples} samples lacks the first or the last of them")
-    total: S | None = None
-    for node in reversed(nodes):  # what is left over is added from the right, as `tree_sum` does
-        assert isinstance(node, Node), "the ends of all samples are ends of tiles"
-        total = node.total if total is None else node.total + total
-    assert total is not None
+    total: S = nodes.pop().total
+    while nodes:  # what is left over is added from the right, as `tree_sum` does
+        total = nodes.pop().total + total
     return total
 
 
@@ -230,18 +223,18 @@ class Job(Generic[S]):
     reader: Reader | None = None  # None if samples come as chunks
     block_rows: int = 0  # samples that a reader is asked for at a time
 
-    def packed(self) -> bytes:
-        """The job as bytes, that a graph holds like a number."""
-        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
-
     def __sizeof__(self) -> int:
-        return travelling_bytes(self.kernel)
+        return count_pickled_bytes(self.kernel)
 
 
-def unpacked(packed: bytes) -> Job[Any]:
-    """The job again. A task of its own: its result stays on the worker for all tasks there."""
-    job: Job[Any] = pickle.loads(packed)
-    return job
+def pack(thing: Any) -> bytes:
+    """A job or a coding as bytes, that a graph holds like a number."""
+    return pickle.dumps(thing, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def unpack(packed: bytes) -> Any:
+    """A job or a coding again. A task of its own: its result stays on the worker for all tasks there."""
+    return pickle.loads(packed)
 
 
 def sum_chunks(job: Job[S], start: int, chunks: Sequence[Any]) -> Stretch[S]:
@@ -250,10 +243,10 @@ def sum_chunks(job: Job[S], start: int, chunks: Sequence[Any]) -> Stretch[S]:
     def blocks() -> Iterable[tuple[int, NDArray[Any]]]:
         begin = start
         for chunk in chunks:
-            yield begin, as_samples(chunk, begin)
+            yield begin, check_chunk(chunk, begin)
             begin += len(chunk)
 
-    return _summed(job, blocks())
+    return _sum_blocks(job, blocks())
 
 
 def sum_read(job: Job[S], start: int, stop: int) -> Stretch[S]:
@@ -261,35 +254,30 @@ def sum_read(job: Job[S], start: int, stop: int) -> Stretch[S]:
     reader = job.reader
     assert reader is not None
     bounds = ((start + a, start + b) for a, b in tile_bounds(stop - start, job.block_rows))
-    return _summed(job, ((a, reader.read(a, b)) for a, b in bounds))
+    return _sum_blocks(job, ((a, reader.read(a, b)) for a, b in bounds))
 
 
 def join(job: Job[S], stretches: Sequence[Stretch[S]]) -> Stretch[S]:
     """Stretches that follow each other, as one."""
     with one_blas_thread():
-        stretching = Stretching(job.grid, _visitor(job))
+        builder = StretchBuilder(job.grid, _bind_late(job))
         for stretch in stretches:
             for piece in stretch:
-                stretching.add(piece)
-    return stretching.pieces()
+                builder.add(piece)
+    return builder.pieces()
 
 
 def finish(job: Job[S], stretches: Sequence[Stretch[S]]) -> S:
     """Sum over all samples."""
-    return whole_sum(join(job, stretches), job.grid)
+    return add_up_nodes(join(job, stretches), job.grid)
 
 
 def take_rows(chunk: Any, index: NDArray[np.int64], start: int) -> NDArray[Any]:
     """Some rows of a chunk."""
-    return as_samples(chunk, start)[index]
+    return check_chunk(chunk, start)[index]
 
 
-def stack(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Rows of several chunks, one below the other."""
-    return np.concatenate(parts)
-
-
-def as_samples(chunk: Any, start: int) -> NDArray[Any]:
+def check_chunk(chunk: Any, start: int) -> NDArray[Any]:
     """A chunk as a NumPy array; `start` is the number of its first sample."""
     if np.ma.isMaskedArray(chunk) and np.ma.is_masked(chunk):
         raise ValueError(
@@ -314,57 +302,39 @@ class Coding:
     tile_rows: int
     where: Locatable
 
-    def packed(self) -> bytes:
-        """The same as bytes."""
-        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
-
-    def of(self, Y: NDArray[Any], start: int) -> NDArray[Any]:
+    def make_rows(self, Y: NDArray[Any], start: int) -> NDArray[Any]:
         """Rows for the samples Y, of which the first is number `start`."""
+        made = []
         with one_blas_thread():
             visit = self.kernel.bind(NUMPY)
-            made = [visit(self._tile(Y[a:b], start + a)) for a, b in tile_bounds(max(1, len(Y)), self.tile_rows)]
+            for a, b in tile_bounds(max(1, len(Y)), self.tile_rows):
+                tile = Y[a:b].astype(self.dtype, copy=False)
+                refuse_non_finite(self.where, start + a, tile, NUMPY.xp)
+                made.append(visit(tile))
         return np.concatenate(made)
-
-    def _tile(self, Y: NDArray[Any], start: int) -> NDArray[Any]:
-        tile = Y.astype(self.dtype, copy=False)
-        non_finite = find_non_finite(tile, NUMPY.xp)
-        if non_finite is not None:
-            raise non_finite_error(self.where, replace(non_finite, sample=start + non_finite.sample))
-        return tile
-
-
-def unpacked_coding(packed: bytes) -> Coding:
-    """The coding again."""
-    coding: Coding = pickle.loads(packed)
-    return coding
 
 
 def code_chunk(chunk: Any, coding: Coding, block_info: Any = None) -> NDArray[Any]:
     """Rows for one chunk of an array."""
-    start = _start(block_info)
-    return coding.of(as_samples(chunk, start), start)
+    start = int(block_info[0]["array-location"][0][0]) if block_info else 0
+    return coding.make_rows(check_chunk(chunk, start), start)
 
 
 def code_read(coding: Coding, reader: Reader, block_info: Any = None) -> NDArray[Any]:
     """Rows for one block of a reader."""
     start, stop = block_info[None]["array-location"][0]
-    return coding.of(reader.read(start, stop), start)
+    return coding.make_rows(reader.read(start, stop), start)
 
 
-def _start(block_info: Any) -> int:
-    """Number of the first sample of a block, as dask tells it."""
-    return int(block_info[0]["array-location"][0][0]) if block_info else 0
-
-
-def _summed(job: Job[S], blocks: Iterable[tuple[int, NDArray[Any]]]) -> Stretch[S]:
+def _sum_blocks(job: Job[S], blocks: Iterable[tuple[int, NDArray[Any]]]) -> Stretch[S]:
     with one_blas_thread():
-        stretching = Stretching(job.grid, _visitor(job))
+        builder = StretchBuilder(job.grid, _bind_late(job))
         for start, Y in blocks:
-            stretching.add_samples(start, Y)
-    return stretching.pieces()
+            builder.add_samples(start, Y)
+    return builder.pieces()
 
 
-def _visitor(job: Job[S]) -> Callable[[Array], S]:
+def _bind_late(job: Job[S]) -> Callable[[Array], S]:
     """The kernel, bound when the first tile comes: to join whole nodes it is not needed."""
     bound: list[Callable[[Array], S]] = []
 

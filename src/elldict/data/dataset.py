@@ -7,22 +7,22 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
-import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, real_dtype, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, real_dtype, to_numpy
 from elldict.backend.threads import map_in_order
 from elldict.exceptions import SmallerTilesWarning
 
 TILE_ROWS = 1024
-"""Enough rows for a product at full speed."""
+"""Rows from which a product runs at full speed."""
 
 TILE_WORK = 4 * 10**7
-"""Least rows times n^2: a few milliseconds of products, beside which the call for a tile does not show."""
+"""Least rows times n^2 of a tile: a few milliseconds of products, beside which the call for a tile does not show."""
 
 TILE_BYTES = 2**22
 """Most bytes of a tile: every core holds one, its codes and their powers."""
@@ -30,11 +30,21 @@ TILE_BYTES = 2**22
 SPLIT_WORK = 4 * 10**6
 """Rows times n^2 from which few samples are cut into tiles too: half a millisecond of products, worth a second core."""
 
-CORES = 4
+TILES_MULTIPLE = 4
 """Tiles come in multiples of this, so that two or four cores have equal work."""
 
 GPU_TILE_BYTES = 2**28
-"""Bytes of a tile on a graphics card: milliseconds of products, beside which the calls for a tile do not show."""
+"""Most bytes of a tile on a graphics card: milliseconds of products, beside which the calls for a tile do not show."""
+
+GPU_TILE_LEAST_ROWS = 64
+"""Rows below which a tile is not halved any more when a card runs out of memory."""
+
+DIGEST_WHOLE_BYTES = 2**26
+"""Bytes of samples up to which every value goes into a fingerprint: a tenth of a second."""
+
+DIGEST_BLOCKS = 64
+DIGEST_BLOCK_BYTES = 2**16
+"""Beyond, so many blocks of so many bytes do: the first, the last, and others evenly between them."""
 
 
 class Addable(Protocol):
@@ -44,6 +54,7 @@ class Addable(Protocol):
 
 
 S = TypeVar("S", bound=Addable)
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -71,24 +82,33 @@ class Locatable(Protocol):
         ...
 
 
-class Dataset(Locatable, Protocol):
-    """A source of samples, sample-major: shape (n_samples, n_features)."""
+class Described(Locatable, Protocol):
+    """Anything that knows shape and precision of samples."""
 
     @property
     def n_samples(self) -> int: ...  # noqa: D102
     @property
     def n_features(self) -> int: ...  # noqa: D102
     @property
-    def dtype(self) -> str: ...  # noqa: D102
+    def dtype(self) -> str:
+        """Precision of the tiles, "float32" or "float64": integers, booleans and half precision are widened."""
+        ...
+
+
+class Dataset(Described, Protocol):
+    """A source of samples, sample-major: shape (n_samples, n_features)."""
+
     @property
-    def backend(self) -> Backend: ...  # noqa: D102
+    def backend(self) -> Backend:
+        """Library and device of the tiles."""
+        ...
 
     def fingerprint(self) -> str:
         """Tell these samples from others, without a look at all of them."""
         ...
 
     def sum(self, kernel: Kernel[S]) -> S:
-        """Add up what the kernel makes of every tile, in tile order, along the tree of `samples.fold`."""
+        """Add up what the kernel makes of every tile, in tile order, by `tree_sum`."""
         ...
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
@@ -96,12 +116,56 @@ class Dataset(Locatable, Protocol):
         ...
 
     def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the sink what the kernel makes of every tile."""
+        """Give the writer what the kernel makes of every tile."""
         ...
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
         ...
+
+
+class DescribedBySource:
+    """A dataset whose samples another object holds: a reader, or another dataset."""
+
+    source: Any
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return int(self.source.n_samples)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.source.n_features)
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the tiles."""
+        return str(self.source.dtype)
+
+    @property
+    def path(self) -> str:
+        """File or folder; empty if there is none."""
+        return str(getattr(self.source, "path", ""))
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, if there are any."""
+        return getattr(self.source, "feature_names", None)
+
+    def locate(self, sample: int) -> str:
+        """Say where a sample is found."""
+        return str(self.source.locate(sample))
+
+    def fingerprint(self) -> str:
+        """That of the source."""
+        return str(self.source.fingerprint())
+
+
+def count_row_bytes(samples: Described) -> int:
+    """Bytes of a sample in a tile."""
+    return samples.n_features * (4 if samples.dtype == "float32" else 8)
 
 
 def rows_per_tile(n_samples: int, n_features: int, dtype: str, *, on_gpu: bool = False) -> int:
@@ -116,8 +180,8 @@ def rows_per_tile(n_samples: int, n_features: int, dtype: str, *, on_gpu: bool =
     rows = max(64, min(max(TILE_ROWS, TILE_WORK // n_features**2), most))
     if n_samples <= rows and n_samples * n_features**2 < SPLIT_WORK:
         return n_samples
-    rows = min(rows, -(-n_samples // CORES))
-    n_tiles = CORES * -(-n_samples // (CORES * rows))
+    rows = min(rows, -(-n_samples // TILES_MULTIPLE))
+    n_tiles = TILES_MULTIPLE * -(-n_samples // (TILES_MULTIPLE * rows))
     return -(-n_samples // n_tiles)
 
 
@@ -146,12 +210,19 @@ def find_non_finite(Y: Array, xp: Any) -> NonFinite | None:
 
 
 def non_finite_error(samples: Locatable, non_finite: NonFinite) -> ValueError:
-    """Error that says where the misfit stands."""
+    """Make the error that says where a NaN or infinity stands."""
     found = "NaN" if math.isnan(non_finite.value) else "infinity"
     return ValueError(
         f"X holds {found} in sample {non_finite.sample}, feature {non_finite.feature} "
         f"({samples.locate(non_finite.sample)}). Drop or impute it first."
     )
+
+
+def refuse_non_finite(samples: Locatable, start: int, tile: Array, xp: Any) -> None:
+    """Raise if a tile, whose first sample is number `start`, holds NaN or infinity."""
+    non_finite = find_non_finite(tile, xp)
+    if non_finite is not None:
+        raise non_finite_error(samples, replace(non_finite, sample=start + non_finite.sample))
 
 
 def tree_sum(totals: Iterable[S]) -> S:
@@ -174,32 +245,19 @@ def tree_sum(totals: Iterable[S]) -> S:
     return total
 
 
-DIGESTED_WHOLE = 2**26
-"""Bytes up to which every value goes into a fingerprint."""
-
-N_BLOCKS = 64
-BLOCK_BYTES = 2**16
-"""Beyond, blocks of these many bytes do: the first, the last, and others evenly between them."""
-
-
-def started_digest(*facts: object) -> hashlib.blake2b:
-    """A digest that has seen some facts."""
+def start_digest(*facts: object) -> hashlib.blake2b:
+    """Return a digest that has seen some facts."""
     return hashlib.blake2b("\n".join(map(str, facts)).encode(), digest_size=16)
 
 
-def sampled_ranges(n_samples: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+def choose_digest_ranges(n_samples: int, row_bytes: int) -> Iterator[tuple[int, int]]:
     """First and last-plus-one row of each range that goes into a fingerprint."""
-    rows = min(n_samples, max(1, BLOCK_BYTES // row_bytes))
-    whole = n_samples * row_bytes <= DIGESTED_WHOLE or n_samples <= N_BLOCKS * rows
-    step = rows if whole else (n_samples - rows) / (N_BLOCKS - 1)
-    for number in range(-(-n_samples // rows) if whole else N_BLOCKS):
+    rows = min(n_samples, max(1, DIGEST_BLOCK_BYTES // row_bytes))
+    whole = n_samples * row_bytes <= DIGEST_WHOLE_BYTES or n_samples <= DIGEST_BLOCKS * rows
+    step = rows if whole else (n_samples - rows) / (DIGEST_BLOCKS - 1)
+    for number in range(-(-n_samples // rows) if whole else DIGEST_BLOCKS):
         start = int(number * step)
         yield start, min(start + rows, n_samples)
-
-
-T = TypeVar("T")
-
-FEWEST_ROWS = 64
 
 
 def retry_on_oom(samples: Any, work: Callable[[], T]) -> T:
@@ -210,12 +268,14 @@ def retry_on_oom(samples: Any, work: Callable[[], T]) -> T:
             result = work()
             break
         except Exception as error:
-            if not is_out_of_memory(error) or samples.tile_rows <= FEWEST_ROWS:
+            if not is_out_of_memory(error) or samples.tile_rows <= GPU_TILE_LEAST_ROWS:
                 raise
         # not in the handler, where the error still holds what was in the way
-        smaller = max(FEWEST_ROWS, min(samples.tile_rows, samples.n_samples) // 2)
+        smaller = max(GPU_TILE_LEAST_ROWS, min(samples.tile_rows, samples.n_samples) // 2)
         object.__setattr__(samples, "tile_rows", smaller)
-        _free_cache()
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            torch.cuda.empty_cache()
     if samples.tile_rows < rows:
         warnings.warn(
             f"The card ran out of memory with {rows} samples at a time and was given {samples.tile_rows} instead. "
@@ -228,14 +288,7 @@ def retry_on_oom(samples: Any, work: Callable[[], T]) -> T:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether a card has run out of memory; torch and CuPy each have an error of their own for that."""
-    return type(error).__name__ in {"OutOfMemoryError"} and type(error).__module__.split(".")[0] in {"torch", "cupy"}
-
-
-def _free_cache() -> None:
-    """Give the card back what torch holds without need."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    return type(error).__name__ == "OutOfMemoryError" and type(error).__module__.split(".")[0] in {"torch", "cupy"}
 
 
 @dataclass(frozen=True)
@@ -243,44 +296,39 @@ class ArrayDataset:
     """An array of shape (n_samples, n_features); it is read tile by tile and never written or copied whole."""
 
     X: Array
-    tile_rows: int = 0
+    tile_rows: int = 0  # 0 for those of `rows_per_tile`
+    n_samples: int = field(init=False)
+    n_features: int = field(init=False)
+    dtype: str = field(init=False)  # of the tiles: integers, booleans and half precision are widened
+    backend: Backend = field(init=False)
 
     def __post_init__(self) -> None:
+        fill = partial(object.__setattr__, self)
+        fill("n_samples", int(self.X.shape[0]))
+        fill("n_features", int(self.X.shape[1]))
+        fill("dtype", real_dtype(self.X))
+        fill("backend", Backend.of(self.X))
         if not self.tile_rows:
-            shape, on_gpu = (self.n_samples, self.n_features), self.backend.on_gpu
-            object.__setattr__(self, "tile_rows", rows_per_tile(*shape, self.dtype, on_gpu=on_gpu))
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return int(self.X.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return int(self.X.shape[1])
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles: integers, booleans and half precision are widened, a tile at a time."""
-        return real_dtype(self.X)
-
-    @property
-    def backend(self) -> Backend:
-        """Library and device of the array."""
-        return Backend.of(self.X)
+            rows = rows_per_tile(self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu)
+            fill("tile_rows", rows)
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype and values: of all values up to 64 MB, of blocks spread over them beyond."""
-        digest = started_digest("memory", self.n_samples, self.n_features, self.dtype, self.X.dtype)
-        row_bytes = self.n_features * (4 if self.dtype == "float32" else 8)
-        for start, stop in sampled_ranges(self.n_samples, row_bytes):
-            digest.update(to_numpy(self._tile((start, stop))).tobytes())
+        digest = start_digest("memory", self.n_samples, self.n_features, self.dtype, self.X.dtype)
+        for bounds in choose_digest_ranges(self.n_samples, count_row_bytes(self)):
+            digest.update(to_numpy(self._tile(*bounds)).tobytes())
         return digest.hexdigest()
 
     def sum(self, kernel: Kernel[S]) -> S:
-        """Add up what the kernel makes of every tile, along the tree."""
-        return retry_on_oom(self, lambda: tree_sum(self._visited(lambda: self._visitor(kernel))))
+        """Add up what the kernel makes of every tile, by `tree_sum`."""
+
+        def make_worker() -> Callable[[tuple[int, int]], S]:
+            visit = kernel.bind(self.backend)
+            return lambda bounds: visit(self._tile(*bounds))
+
+        if self.backend == NUMPY:  # which has no card to run out of memory on
+            return tree_sum(self._map_tiles(make_worker))
+        return retry_on_oom(self, lambda: tree_sum(self._map_tiles(make_worker)))
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
         """Array of shape (n_samples, n_columns) with what the kernel makes of every tile."""
@@ -290,44 +338,36 @@ class ArrayDataset:
         return out
 
     def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the sink what the kernel makes of every tile."""
+        """Give the writer what the kernel makes of every tile."""
 
-        def make_writer() -> Callable[[tuple[int, int]], None]:
+        def make_worker() -> Callable[[tuple[int, int]], None]:
             write = make_checked_writer(self, kernel, writer)
-            return lambda bounds: write(bounds[0], self._tile(bounds))
+            return lambda bounds: write(bounds[0], self._tile(*bounds))
 
-        retry_on_oom(self, lambda: list(self._visited(make_writer)))
+        retry_on_oom(self, lambda: list(self._map_tiles(make_worker)))
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
-        return to_numpy(self._taken(index)).astype(np.float64)
+        return to_numpy(self.part(index, "float64"))
 
     def part(self, index: NDArray[np.int64], dtype: str) -> Array:
         """Some samples, by sorted index, where they are."""
-        return self.backend.xp.astype(self._taken(index), getattr(self.backend.xp, dtype), copy=False)
-
-    def _taken(self, index: NDArray[np.int64]) -> Array:
-        return self.backend.xp.take(self.X, self.backend.xp.asarray(index, device=self.backend.device), axis=0)
+        xp = self.backend.xp
+        rows = xp.take(self.X, xp.asarray(index, device=self.backend.device), axis=0)
+        return xp.astype(rows, getattr(xp, dtype), copy=False)
 
     def locate(self, sample: int) -> str:
         """Block of a sample."""
-        n_tiles = -(-self.n_samples // self.tile_rows)
-        return f"block {sample // self.tile_rows + 1} of {n_tiles}"
+        return f"block {sample // self.tile_rows + 1} of {-(-self.n_samples // self.tile_rows)}"
 
-    def _visited(self, make_visitor: Callable[[], Callable[[tuple[int, int]], T]]) -> Iterator[T]:
-        """What a visitor makes of the bounds of every tile, in tile order; on the host, by all cores."""
+    def _map_tiles(self, make_worker: Callable[[], Callable[[tuple[int, int]], T]]) -> Iterator[T]:
+        """What a worker makes of the bounds of every tile, in tile order; on the host, by all cores."""
         bounds = list(tile_bounds(self.n_samples, self.tile_rows))
-        if array_api_compat.is_numpy_namespace(self.backend.xp):
-            return map_in_order(make_visitor, bounds)
-        return map(make_visitor(), bounds)
+        return map_in_order(make_worker, bounds) if self.backend == NUMPY else map(make_worker(), bounds)
 
-    def _visitor(self, kernel: Kernel[T]) -> Callable[[tuple[int, int]], T]:
-        visit = kernel.bind(self.backend)
-        return lambda bounds: visit(self._tile(bounds))
-
-    def _tile(self, bounds: tuple[int, int]) -> Array:
+    def _tile(self, start: int, stop: int) -> Array:
         xp = self.backend.xp
-        return xp.astype(self.X[bounds[0] : bounds[1], :], getattr(xp, self.dtype), copy=False)
+        return xp.astype(self.X[start:stop, :], getattr(xp, self.dtype), copy=False)
 
 
 @dataclass(frozen=True)
@@ -342,13 +382,11 @@ class ArrayWriter:
 
 
 def make_checked_writer(samples: Dataset, kernel: Kernel[Array], writer: RowWriter) -> Callable[[int, Array], None]:
-    """What makes rows of one tile and gives them to the sink; raises if the tile holds NaN or infinity."""
+    """Return what makes rows of one tile and writes them; it raises if the tile holds NaN or infinity."""
     visit = kernel.bind(samples.backend)
 
     def write(start: int, tile: Array) -> None:
-        non_finite = find_non_finite(tile, samples.backend.xp)
-        if non_finite is not None:
-            raise non_finite_error(samples, replace(non_finite, sample=start + non_finite.sample))
+        refuse_non_finite(samples, start, tile, samples.backend.xp)
         writer.write(start, visit(tile))
 
     return write

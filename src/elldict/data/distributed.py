@@ -1,7 +1,7 @@
 """The workers of a dask.distributed cluster, and what may go wrong there.
 
-Dask itself brings lost tasks back to life: each can be computed again from the source of the samples. What is left to
-do here is to notice when that will not end, and to say so.
+Dask itself computes lost tasks again, from the source of the samples. What is left to do here is to notice when that
+will not end, and to say so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import dask
 import dask.utils
 from distributed import CancelledError, Future, KilledWorker
 
-from elldict.data.dask_tasks import Plan, root_of
+from elldict.data.dask_tasks import Plan, name_root
 from elldict.exceptions import ClusterError
 
-LOOK_EVERY = 2.0
-"""Seconds between two looks at the health of a cluster that is at work."""
+HEALTH_CHECK_SECONDS = 2.0
+"""Between two looks at the workers of a cluster that is at work."""
 
 MOST_ATTEMPTS = 3
 """Times that a pass is begun if its tasks are cancelled from outside, as by a restart of the cluster."""
@@ -41,35 +41,36 @@ class DistributedEngine:
 
     def result(self, plan: Callable[[], Plan]) -> Any:
         """What a plan comes to, or a ClusterError that says why it will not."""
-        outcome: Any = None
+        reason = ""
         for _ in range(MOST_ATTEMPTS):
             self._check_connection()
-            outcome = self._attempt(plan())
-            if not isinstance(outcome, _Cancelled):
-                return outcome
+            try:
+                return self._attempt(plan())
+            except CancelledError as error:
+                self._check_connection()
+                reason = str(error) or "no reason given"
         raise ClusterError(
-            f"The tasks of a pass were cancelled {MOST_ATTEMPTS} times ({outcome.reason}). If X was persisted, its "
-            "chunks are gone: persist it again, or fit from its source. Otherwise let the cluster be during a fit."
+            f"The tasks of a pass were cancelled {MOST_ATTEMPTS} times ({reason}). If X was persisted, its chunks are "
+            "gone: persist it again, or fit from its source. Otherwise let the cluster be during a fit."
         )
 
     def _attempt(self, plan: Plan) -> Any:
-        """The result, or that tasks were cancelled."""
+        """The result; raises CancelledError if tasks were cancelled."""
         try:
-            with _large_graphs_allowed(plan):
+            with _allow_large_graph(plan):
                 future = self.client.compute(plan.delayed)
             try:
-                return self._arrived(future)
+                return self._fetch(future)
             finally:
                 future.release()  # at once: whoever holds on to a traceback holds on to the future too
-        except CancelledError as error:
-            self._check_connection()
-            return _Cancelled(str(error) or "no reason given")
+        except CancelledError:
+            raise
         except BaseException as error:  # Ctrl-C, at whatever moment, ends the work on the cluster too
             with contextlib.suppress(Exception):
-                self.client.cancel([Future(root_of(plan.name), self.client)], force=True)
+                self.client.cancel([Future(name_root(plan.name), self.client)], force=True)
             _explain(error)
 
-    def _arrived(self, future: Any) -> Any:
+    def _fetch(self, future: Any) -> Any:
         """The result of a future, fetched when it is done; raises what its task raised."""
         while True:
             self._wait_for(future)
@@ -90,7 +91,7 @@ class DistributedEngine:
         idle_since = None
         while True:
             with contextlib.suppress(TimeoutError):
-                future.exception(timeout=LOOK_EVERY)  # which waits, and does not fetch the result
+                future.exception(timeout=HEALTH_CHECK_SECONDS)  # which waits, and does not fetch the result
                 return
             self._check_connection()
             states = [str(worker["status"]) for worker in self._workers().values()]
@@ -99,7 +100,7 @@ class DistributedEngine:
                 continue
             idle_since = idle_since or time.monotonic()
             if time.monotonic() - idle_since > self.patience:
-                raise ClusterError(_idle(states, self.patience))
+                raise ClusterError(_describe_idle(states, self.patience))
 
     def _check_connection(self) -> None:
         if self.client.status != "running":
@@ -120,19 +121,14 @@ class DistributedEngine:
         return workers
 
 
-def _large_graphs_allowed(plan: Plan) -> AbstractContextManager[Any]:
+def _allow_large_graph(plan: Plan) -> AbstractContextManager[Any]:
     """Let dask warn of data in a graph, but not of A, which is meant to be there."""
     key = "distributed.admin.large-graph-warning-threshold"
     allowed = dask.utils.parse_bytes(dask.config.get(key, "10MB"))
     return dask.config.set({key: f"{allowed + plan.n_bytes}B"})  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True)
-class _Cancelled:
-    reason: str
-
-
-def _idle(states: list[str], patience: float) -> str:
+def _describe_idle(states: list[str], patience: float) -> str:
     """Why nothing goes on."""
     if not states:
         return (

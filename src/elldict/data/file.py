@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,13 @@ from elldict.backend.base import NUMPY, Array, Backend
 from elldict.backend.threads import map_in_order
 from elldict.data.dataset import (
     ArrayWriter,
+    Described,
+    DescribedBySource,
     Kernel,
     RowWriter,
     S,
+    T,
+    count_row_bytes,
     make_checked_writer,
     rows_per_tile,
     tile_bounds,
@@ -43,7 +47,7 @@ def import_optional(module: str, extra: str) -> Any:
         raise ImportError(f"{package} is needed for this: pip install 'elldict[{extra}]'", name=package) from error
 
 
-class Reader(Protocol):
+class Reader(Described, Protocol):
     """Rows of a file or a folder of files, as real numbers.
 
     A reader can be pickled, opens its file when it needs it, and is read by several threads at once.
@@ -52,16 +56,6 @@ class Reader(Protocol):
     @property
     def path(self) -> str:
         """File or folder; empty if the rows come from elsewhere."""
-        ...
-
-    @property
-    def n_samples(self) -> int: ...  # noqa: D102
-    @property
-    def n_features(self) -> int: ...  # noqa: D102
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the rows, "float32" or "float64": integers, booleans and half precision are widened."""
         ...
 
     @property
@@ -77,12 +71,8 @@ class Reader(Protocol):
         """Rows by sorted index; nothing is read twice."""
         ...
 
-    def locate(self, sample: int) -> str:
-        """Say where a sample is stored, for error messages."""
-        ...
-
     def fingerprint(self) -> str:
-        """Digest of shape, dtype, size, date and some of the content; see `digest`."""
+        """Digest of shape, dtype, size, date and some of the content."""
         ...
 
     def check_unchanged(self) -> None:
@@ -90,7 +80,7 @@ class Reader(Protocol):
         ...
 
 
-def working_dtype(dtype: np.dtype[Any], where: str) -> str:
+def find_dtype(dtype: np.dtype[Any], where: str) -> str:
     """Precision in which stored numbers are multiplied; refuses what is not a real number."""
     if dtype.kind not in "fiub":
         raise SamplesFileError(f"{where} holds {dtype}, expected real numbers: floats, integers or booleans.")
@@ -115,6 +105,8 @@ def prepare_out(reader: Reader, start: int, stop: int, out: NDArray[Any] | None)
 
 def split_runs(index: NDArray[np.int64], gap: int, longest: int) -> Iterator[NDArray[np.int64]]:
     """Sorted indices, in runs that are worth reading in one piece: gaps of at most `gap`, spans of about `longest`."""
+    if not len(index):
+        return
     apart = (np.diff(index) > gap) | (np.diff(index // max(1, longest)) > 0)
     yield from np.split(index, np.flatnonzero(apart) + 1)
 
@@ -126,7 +118,7 @@ def describe_error(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the system knows of a file: another inode, size or date of change, and it is another file."""
+    """What the system knows of a file; if its inode, size or date of change differ, it is another file."""
 
     size: int
     modified: int
@@ -156,8 +148,53 @@ def check_stamp(path: str, opened: Stamp, status: os.stat_result | None = None) 
     )
 
 
-DEPTH = 3
+MOST_CURSORS = 8
+"""Passes over one file that may go on at a time without decoding anything twice."""
+
+MOST_CURSOR_BYTES = 2**29
+"""Of decoded rows that are kept for reads that go on: as much as the largest band of zarr chunks."""
+
+
+@dataclass
+class Cursor:
+    """Where a read ended: rows that are decoded and not yet asked for, and those after them."""
+
+    position: int
+    rows: NDArray[Any]
+    batches: Iterator[NDArray[Any]] = field(default_factory=lambda: iter(()))
+
+
+@dataclass
+class Cursors:
+    """Where reads ended, for those that go on there; left behind when a reader is pickled."""
+
+    ended: list[Cursor] = field(default_factory=list)  # the latest last
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __reduce__(self) -> tuple[type[Cursors], tuple[()]]:
+        return Cursors, ()
+
+    def find(self, first: int, last: int) -> Cursor | None:
+        """Take the cursor that is furthest on among those from row `first` to row `last`: no two threads get it."""
+        with self.lock:
+            found = [cursor for cursor in self.ended if first <= cursor.position <= last]
+            best = max(found, key=lambda cursor: cursor.position, default=None)
+            self.ended = [cursor for cursor in self.ended if cursor is not best]
+        return best
+
+    def leave(self, cursor: Cursor) -> None:
+        """Leave a cursor for whoever goes on there."""
+        with self.lock:
+            self.ended.append(cursor)
+            while len(self.ended) > MOST_CURSORS or sum(c.rows.nbytes for c in self.ended) > MOST_CURSOR_BYTES:
+                self.ended.pop(0)
+
+
+PREFETCHED_BLOCKS = 3
 """Blocks in memory: one being multiplied, one waiting, one being read."""
+
+BLOCK_BYTES = 2**24
+"""Least bytes of rows read in one piece: enough for a disk to run at full speed."""
 
 
 class Prefetcher:
@@ -180,7 +217,7 @@ class Prefetcher:
 
     def __enter__(self) -> Self:
         rows = min(self._block_rows, self._reader.n_samples)
-        for _ in range(min(DEPTH, len(self._bounds))):
+        for _ in range(min(PREFETCHED_BLOCKS, len(self._bounds))):
             self._free.put(np.empty((rows, self._reader.n_features), self._reader.dtype))
         self._thread.start()
         return self
@@ -221,48 +258,18 @@ class Prefetcher:
             self._blocks[number].set_result(memory)
 
 
-T = TypeVar("T")
-
-BLOCK_BYTES = 2**24
-"""Of rows read in one piece, at least: enough for a disk to run at full speed."""
-
-
 @dataclass(frozen=True)
-class FileDataset:
+class FileDataset(DescribedBySource):
     """Rows of a reader, a few blocks at a time."""
 
     reader: Reader
     block_size: int | None = None  # rows that are read at a time, rounded up to whole tiles
+    backend: Backend = NUMPY
 
     @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return self.reader.n_samples
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self.reader.n_features
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles."""
-        return self.reader.dtype
-
-    @property
-    def backend(self) -> Backend:
-        """NumPy, on the host."""
-        return NUMPY
-
-    @property
-    def path(self) -> str:
-        """File or folder; empty if there is none."""
-        return self.reader.path
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features, if the file has them."""
-        return self.reader.feature_names
+    def source(self) -> Reader:
+        """The reader."""
+        return self.reader
 
     @cached_property
     def tile_rows(self) -> int:
@@ -272,23 +279,17 @@ class FileDataset:
     @cached_property
     def block_rows(self) -> int:
         """Rows of a block: whole tiles, as many as were asked for; if nobody asked, one for every core at least."""
-        wanted = self.block_size or max(
-            BLOCK_BYTES // (self.n_features * np.dtype(self.dtype).itemsize), (os.cpu_count() or 1) * self.tile_rows
-        )
+        wanted = self.block_size or max(BLOCK_BYTES // count_row_bytes(self), (os.cpu_count() or 1) * self.tile_rows)
         return self.tile_rows * -(-min(wanted, self.n_samples) // self.tile_rows)
 
-    def fingerprint(self) -> str:
-        """Digest of the file."""
-        return self.reader.fingerprint()
-
     def sum(self, kernel: Kernel[S]) -> S:
-        """Add up what the kernel makes of every tile, along the tree."""
+        """Add up what the kernel makes of every tile, by `tree_sum`."""
 
-        def make_visitor() -> Callable[[int, Array], S]:
+        def bind() -> Callable[[int, Array], S]:
             visit = kernel.bind(self.backend)
             return lambda _, tile: visit(tile)
 
-        return tree_sum(self._visited(make_visitor))
+        return tree_sum(self._map_tiles(bind))
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> NDArray[np.floating]:
         """Array of shape (n_samples, n_columns), in memory, with what the kernel makes of every tile."""
@@ -297,20 +298,16 @@ class FileDataset:
         return out
 
     def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the sink what the kernel makes of every tile."""
-        for _ in self._visited(lambda: make_checked_writer(self, kernel, writer)):
+        """Give the writer what the kernel makes of every tile."""
+        for _ in self._map_tiles(lambda: make_checked_writer(self, kernel, writer)):
             pass
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index."""
         return self.reader.take(index).astype(np.float64, copy=False)
 
-    def locate(self, sample: int) -> str:
-        """File, and where the sample stands in it."""
-        return self.reader.locate(sample)
-
-    def _visited(self, make_visitor: Callable[[], Callable[[int, Array], T]]) -> Iterator[T]:
-        """What a visitor makes of the first row and the rows of every tile, in tile order, by all cores."""
+    def _map_tiles(self, bind: Callable[[], Callable[[int, Array], T]]) -> Iterator[T]:
+        """What is made of the first row and the rows of every tile, in tile order, by all cores."""
         self.reader.check_unchanged()
         with Prefetcher(self.reader, self.block_rows) as prefetcher:
 
@@ -320,7 +317,7 @@ class FileDataset:
                 def work(bounds: tuple[int, int]) -> T:
                     nonlocal visit
                     with prefetcher.rows(*bounds) as tile:  # given back whatever fails: others wait for the memory
-                        visit = visit or make_visitor()
+                        visit = visit or bind()
                         return visit(bounds[0], tile)
 
                 return work

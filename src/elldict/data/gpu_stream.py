@@ -23,9 +23,11 @@ from elldict.data.dataset import (
     GPU_TILE_BYTES,
     ArrayDataset,
     Dataset,
+    DescribedBySource,
     Kernel,
     RowWriter,
     S,
+    count_row_bytes,
     retry_on_oom,
     rows_per_tile,
     tile_bounds,
@@ -35,19 +37,20 @@ from elldict.data.dataset import (
 Read = Callable[[int, int, NDArray[Any]], Any]
 """Put the rows from start to stop into an array."""
 
-SLOTS = 3
+HOST_BLOCKS = 3
 """Blocks in memory of the host: one being copied, one that is full, one being filled."""
 
-MOST_THREADS = 8
+MOST_COPY_THREADS = 8
+"""More do not fill memory faster: its bandwidth is the limit."""
 
-ROOM = 12 * GPU_TILE_BYTES
-"""Bytes that a fit needs on a card beside the samples: levels, and a tile with its codes and what is made of them."""
+FIT_BYTES = 12 * GPU_TILE_BYTES
+"""Bytes that a fit needs on a card beside the samples: subsamples, and a tile with its codes and their powers."""
 
 
 def place_on_device(samples: Dataset, device: str | None) -> Dataset:
     """Samples where a fit works on them: on `device`, or where they are if it is None."""
     if device is None:
-        return _seen_by_torch(samples)
+        return samples if samples.backend == NUMPY else _share_with_torch(samples)
     backend = find_device(device)
     if samples.backend == backend:
         return samples
@@ -61,9 +64,8 @@ def place_on_device(samples: Dataset, device: str | None) -> Dataset:
             f"device={device!r} is for arrays and files; X is a {type(samples).__name__}, which has its own workers. "
             "Leave device=None."
         )
-    row_bytes = samples.n_features * (4 if samples.dtype == "float32" else 8)
-    if samples.n_samples * row_bytes + ROOM <= _free_bytes(backend):
-        return ArrayDataset(_moved(samples, backend))
+    if samples.n_samples * count_row_bytes(samples) + FIT_BYTES <= _count_free_bytes(backend):
+        return ArrayDataset(_move(samples, backend))
     return GpuStreamDataset(samples, backend)
 
 
@@ -90,39 +92,24 @@ def find_device(device: str) -> Backend:
 
 
 @dataclass(frozen=True)
-class GpuStreamDataset:
+class GpuStreamDataset(DescribedBySource):
     """Samples of the host, streamed through a card in every pass."""
 
     source: Dataset
     backend: Backend
-    tile_rows: int = 0
+    tile_rows: int = 0  # 0 for those of `rows_per_tile`
 
     def __post_init__(self) -> None:
         if not self.tile_rows:
             rows = rows_per_tile(self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu)
             object.__setattr__(self, "tile_rows", rows)
 
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return self.source.n_samples
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self.source.n_features
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles."""
-        return self.source.dtype
-
     def sum(self, kernel: Kernel[S]) -> S:
-        """Add up what the kernel makes of every tile, along the tree."""
+        """Add up what the kernel makes of every tile, by `tree_sum`."""
 
         def add_up() -> S:
             visit = kernel.bind(self.backend)
-            return tree_sum(visit(tile) for _, tile in blocks(self.source, self.backend, self.tile_rows))
+            return tree_sum(visit(tile) for _, tile in stream_blocks(self.source, self.backend, self.tile_rows))
 
         return retry_on_oom(self, add_up)
 
@@ -131,23 +118,15 @@ class GpuStreamDataset:
         return self.source.map_rows(kernel, n_columns)
 
     def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the sink what the kernel makes of every tile, on the host."""
+        """Give the writer what the kernel makes of every tile, on the host."""
         self.source.write_rows(kernel, writer)
-
-    def fingerprint(self) -> str:
-        """That of the source."""
-        return self.source.fingerprint()
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
         return self.source.take(index)
 
-    def locate(self, sample: int) -> str:
-        """Where a sample is found."""
-        return self.source.locate(sample)
 
-
-def blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
+def stream_blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
     """Bounds and rows of every block on a card, in order. The memory of a block is used again for the next but one."""
     import torch  # noqa: PLC0415
 
@@ -155,15 +134,15 @@ def blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterator[tuple
     bounds = list(tile_bounds(source.n_samples, block_rows))
     shape, dtype = (bounds[0][1], source.n_features), getattr(torch, source.dtype)
     pinned = backend.device.type == "cuda"
-    slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(SLOTS, len(bounds)))]
+    slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(HOST_BLOCKS, len(bounds)))]
     tiles = [torch.empty(shape, dtype=dtype, device=backend.device) for _ in range(min(2, len(bounds)))]
-    line = _Line(backend, len(tiles))
+    order = _CopyOrder(backend, len(tiles))
     # one thread fills slots in turn, with the help of others: in one pool they would wait for each other
-    with ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(_n_threads()) as pool:
-        read = _reader(source, pool)
+    with ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(_count_threads()) as pool:
+        read = _choose_read(source, pool)
 
         def fill(k: int) -> Any:
-            line.wait_for_copy(k - len(slots))
+            order.wait_for_copy(k - len(slots))
             start, stop = bounds[k]
             rows = slots[k % len(slots)][: stop - start]
             read(start, stop, rows.numpy())
@@ -173,15 +152,15 @@ def blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterator[tuple
         for k, limits in enumerate(bounds):
             rows = filled.pop(k).result()
             tile = tiles[k % len(tiles)][: len(rows)]
-            line.copy(k, rows, tile)
+            order.copy(k, rows, tile)
             if k + len(slots) < len(bounds):
                 filled[k + len(slots)] = reading.submit(fill, k + len(slots))
             yield limits, tile
-            line.used(k)
+            order.record_use(k)
     _check_unchanged(source)  # before anybody gets the sum: it may hold rows of two files
 
 
-class _Line:
+class _CopyOrder:
     """The order of copies and work on a card, which go on beside each other; on the host all is done at once."""
 
     def __init__(self, backend: Backend, n_tiles: int) -> None:
@@ -208,7 +187,7 @@ class _Line:
         self._copied[k] = self._side.record_event()
         self._main.wait_event(self._copied[k])
 
-    def used(self, k: int) -> None:
+    def record_use(self, k: int) -> None:
         """Take note that all work on block k has been asked for."""
         if self._cuda is not None:
             self._worked[k] = self._main.record_event()
@@ -219,7 +198,7 @@ class _Line:
             self._copied.pop(k).synchronize()
 
 
-def _reader(source: Dataset, pool: ThreadPoolExecutor) -> Read:
+def _choose_read(source: Dataset, pool: ThreadPoolExecutor) -> Read:
     """How rows of a source are read into an array; a source of files has a reader that knows."""
     reader = getattr(source, "reader", None)
     if reader is not None:
@@ -229,7 +208,7 @@ def _reader(source: Dataset, pool: ThreadPoolExecutor) -> Read:
         X = source.X
 
         def copy(start: int, stop: int, out: NDArray[Any]) -> None:
-            cuts = np.linspace(0, stop - start, _n_threads() + 1).astype(int)
+            cuts = np.linspace(0, stop - start, _count_threads() + 1).astype(int)
             parts = [(out[a:b], X[start + a : start + b]) for a, b in itertools.pairwise(cuts)]
             list(pool.map(lambda part: np.copyto(part[0], part[1], casting="same_kind"), parts))
 
@@ -244,22 +223,22 @@ def _check_unchanged(source: Dataset) -> None:
         reader.check_unchanged()
 
 
-def _n_threads() -> int:
-    return max(1, min(MOST_THREADS, (os.cpu_count() or 2) // 2))
+def _count_threads() -> int:
+    return max(1, min(MOST_COPY_THREADS, (os.cpu_count() or 2) // 2))
 
 
-def _moved(samples: Dataset, backend: Backend) -> Array:
+def _move(samples: Dataset, backend: Backend) -> Array:
     """All samples on a card."""
     import torch  # noqa: PLC0415
 
     rows = min(samples.n_samples, max(1, GPU_TILE_BYTES // 4 // (samples.n_features * 8)))
     X = torch.empty((samples.n_samples, samples.n_features), dtype=getattr(torch, samples.dtype), device=backend.device)
-    for (start, stop), block in blocks(samples, backend, rows):
+    for (start, stop), block in stream_blocks(samples, backend, rows):
         X[start:stop] = block
     return X
 
 
-def _free_bytes(backend: Backend) -> int:
+def _count_free_bytes(backend: Backend) -> int:
     """Memory of a card that is free, or that torch holds without need."""
     import torch  # noqa: PLC0415
 
@@ -267,7 +246,7 @@ def _free_bytes(backend: Backend) -> int:
     return int(free + torch.cuda.memory_reserved(backend.device) - torch.cuda.memory_allocated(backend.device))
 
 
-def _seen_by_torch(samples: Dataset) -> Dataset:
+def _share_with_torch(samples: Dataset) -> Dataset:
     """Samples of CuPy as a tensor of torch if that is there, because it can do more; all others as they are."""
     if not (isinstance(samples, ArrayDataset) and array_api_compat.is_cupy_array(samples.X)):
         return samples

@@ -16,17 +16,17 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from elldict.data.dataset import sampled_ranges, started_digest
-from elldict.data.file import Stamp, check_shape, check_stamp, prepare_out, split_runs, working_dtype
+from elldict.data.dataset import choose_digest_ranges, start_digest
+from elldict.data.file import Stamp, check_shape, check_stamp, find_dtype, prepare_out, split_runs
 from elldict.exceptions import SamplesFileError
 
 MAGIC = npy.MAGIC_PREFIX
 
 GAP_BYTES = 2**14
-"""Between two rows that are read in one piece rather than two."""
+"""Most bytes between two rows that are read in one piece: a second read costs more than so many bytes too many."""
 
 RUN_BYTES = 2**20
-"""Most bytes read in one piece for the sake of a few rows."""
+"""Most bytes read in one piece for the sake of a few rows: they are all in memory."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class RawReader:
     @property
     def dtype(self) -> str:
         """Precision of the rows."""
-        return working_dtype(np.dtype(self.stored), self.path)
+        return find_dtype(np.dtype(self.stored), self.path)
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows from start to stop."""
         out = prepare_out(self, start, stop, out)
-        with self._opened() as stream:
+        with self._open() as stream:
             self._fill(stream, start, out)
         return out
 
@@ -59,10 +59,8 @@ class RawReader:
         """Rows by sorted index; neighbours in one piece."""
         out = np.empty((len(index), self.n_features), self.dtype)
         done = 0
-        with self._opened() as stream:
-            for run in (
-                split_runs(index, GAP_BYTES // self._row_bytes, RUN_BYTES // self._row_bytes) if len(index) else ()
-            ):
+        with self._open() as stream:
+            for run in split_runs(index, GAP_BYTES // self._row_bytes, RUN_BYTES // self._row_bytes):
                 rows = np.empty((int(run[-1] - run[0]) + 1, self.n_features), self.dtype)
                 self._fill(stream, int(run[0]), rows)
                 out[done : done + len(run)] = rows[run - run[0]]
@@ -77,8 +75,8 @@ class RawReader:
     def fingerprint(self) -> str:
         """Digest of shape, dtype, size and date of the file and of some of its rows."""
         facts = (self.stored, self.fortran, self.offset, self.stamp.size, self.stamp.modified)
-        digest = started_digest("raw", self.n_samples, self.n_features, *facts)
-        for start, stop in sampled_ranges(self.n_samples, self._row_bytes):
+        digest = start_digest("raw", self.n_samples, self.n_features, *facts)
+        for start, stop in choose_digest_ranges(self.n_samples, self._row_bytes):
             digest.update(self.read(start, stop).data)
         return digest.hexdigest()
 
@@ -94,7 +92,7 @@ class RawReader:
     def _row_bytes(self) -> int:
         return self.n_features * self._item_bytes
 
-    def _opened(self) -> IO[bytes]:
+    def _open(self) -> IO[bytes]:
         stream = Path(self.path).open("rb", buffering=0)  # noqa: SIM115  # closed by whoever asked
         try:
             check_stamp(self.path, self.stamp, os.fstat(stream.fileno()))
@@ -128,19 +126,19 @@ class RawReader:
             done += got
 
 
-def npy_reader(path: str | os.PathLike[str]) -> RawReader:
+def open_npy(path: str | os.PathLike[str]) -> RawReader:
     """Reader of a .npy file; whatever is wrong with its header or its size is found here."""
     path = str(Path(path).absolute())
     with Path(path).open("rb") as stream:
         status = os.fstat(stream.fileno())
-        shape, fortran, dtype = _header(stream, path)
+        shape, fortran, dtype = _read_header(stream, path)
         offset = stream.tell()
     if dtype.hasobject:
         raise SamplesFileError(
             f"{path} holds pickled Python objects, which are not loaded: they could run any code. Save numbers, "
             "numpy.save(path, X.astype(float), allow_pickle=False)."
         )
-    working_dtype(dtype, path)
+    find_dtype(dtype, path)
     n_samples, n_features = check_shape(shape, path)
     expected = offset + n_samples * n_features * dtype.itemsize
     if status.st_size < expected:
@@ -151,7 +149,7 @@ def npy_reader(path: str | os.PathLike[str]) -> RawReader:
     return RawReader(path, offset, n_samples, n_features, dtype.str, fortran and n_features > 1, Stamp.of(status))
 
 
-def memmap_reader(array: np.memmap[Any, Any]) -> RawReader | None:
+def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
     """Reader of the file behind a mapped array, or None if its rows do not lie there one after another."""
     if array.filename is None or array.mode == "c":  # whose changes are in memory only
         return None
@@ -164,12 +162,12 @@ def memmap_reader(array: np.memmap[Any, Any]) -> RawReader | None:
     except OSError:  # the map outlives its name
         return None
     n_samples, n_features = array.shape
-    offset, fortran = _file_offset(array), not array.flags.c_contiguous
+    offset, fortran = _find_offset(array), not array.flags.c_contiguous
     reader = RawReader(str(path), offset, n_samples, n_features, array.dtype.str, fortran, stamp)
-    return reader if _agree(reader, array) else None
+    return reader if _is_same(reader, array) else None
 
 
-def _file_offset(array: np.memmap[Any, Any]) -> int:
+def _find_offset(array: np.memmap[Any, Any]) -> int:
     """Byte of the file at which a map, or a view of one, begins.
 
     A view keeps the attributes of the map that it was cut from, so that its place follows from its address alone.
@@ -180,7 +178,7 @@ def _file_offset(array: np.memmap[Any, Any]) -> int:
     return int(began + array.__array_interface__["data"][0] - address)
 
 
-def _agree(reader: RawReader, array: np.memmap[Any, Any]) -> bool:
+def _is_same(reader: RawReader, array: np.memmap[Any, Any]) -> bool:
     """Whether file and map begin and end alike: a file may have been replaced under the name of the one mapped."""
     ends = np.unique([0, len(array) - 1])
     try:
@@ -189,7 +187,7 @@ def _agree(reader: RawReader, array: np.memmap[Any, Any]) -> bool:
         return False
 
 
-def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order and dtype, from a header that may be damaged."""
     try:
         version = npy.read_magic(stream)

@@ -33,7 +33,7 @@ def open_samples(
 
     Parameters
     ----------
-    source : str, path-like, array or Samples
+    source : str, path-like, array or Dataset
         A ``.npy`` file, a zarr array or group, a parquet file or a folder of them, by name; an open `numpy.memmap`,
         zarr or dask array; or an array in memory.
     column : str or sequence of str, default=None
@@ -47,7 +47,7 @@ def open_samples(
 
     Returns
     -------
-    Samples
+    Dataset
         What `fit`, `transform`, `score` and `score_samples` take.
 
     Raises
@@ -67,9 +67,9 @@ def open_samples(
     True
     """
     check_block_size(block_size)
-    reader = reader_of(source, column)
+    reader = find_reader(source, column)
     if client is not None or is_dask(source):
-        return _dask_samples(source if reader is None else reader, client, block_size)
+        return _open_dask(source if reader is None else reader, client, block_size)
     if reader is not None:
         return FileDataset(reader, block_size)
     if is_dataset(source):
@@ -84,7 +84,9 @@ def open_samples(
 
 def is_source(X: Any) -> bool:
     """Whether X is something to be opened rather than an array in memory; nothing is imported to find out."""
-    return isinstance(X, (str, os.PathLike, np.memmap)) or is_dataset(X) or is_dask(X) or _is_zarr(X)
+    if type(X) is np.ndarray:
+        return False
+    return isinstance(X, (str, os.PathLike, np.memmap)) or is_dataset(X) or is_dask(X) or zarr.is_zarr(X)
 
 
 def is_dataset(X: Any) -> bool:
@@ -97,16 +99,16 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.startswith("dask.array")
 
 
-def reader_of(source: Any, column: str | Sequence[str] | None) -> Reader | None:
+def find_reader(source: Any, column: str | Sequence[str] | None) -> Reader | None:
     """Reader of a file, or None for what is in memory."""
     if isinstance(source, (str, os.PathLike)):
-        return _file_reader(Path(source), column)
-    if _is_zarr(source):
-        return zarr.zarr_reader(source, _one_name(column))
+        return _open_file(Path(source), column)
+    if zarr.is_zarr(source):
+        return zarr.open_zarr(source, _check_one_name(column))
     if column is not None:
         raise ValueError(f"column={column!r} was given, and a {type(source).__name__} has no columns to choose from.")
     if isinstance(source, np.memmap):
-        return npy.memmap_reader(source)
+        return npy.open_memmap(source)
     return None
 
 
@@ -116,24 +118,24 @@ def check_block_size(block_size: Any) -> None:
         raise ValueError(f"block_size={block_size!r}, expected a number of samples, at least 1.")
 
 
-def _file_reader(path: Path, column: str | Sequence[str] | None) -> Reader:
+def _open_file(path: Path, column: str | Sequence[str] | None) -> Reader:
     """Reader by what the file is, not by what it is called."""
     if path.is_dir():
         if any((path / name).is_file() for name in zarr.METADATA):
-            return zarr.zarr_reader(path, _one_name(column))
-        return parquet.parquet_reader(path, column)
+            return zarr.open_zarr(path, _check_one_name(column))
+        return parquet.open_parquet(path, column)
     with path.open("rb") as stream:
         magic = stream.read(len(npy.MAGIC))
     if magic.startswith(parquet.MAGIC):
-        return parquet.parquet_reader(path, column)
+        return parquet.open_parquet(path, column)
     if magic != npy.MAGIC:
-        raise SamplesFileError(f"{path} {_mistaken(magic)}")
+        raise SamplesFileError(f"{path} {_describe_file(magic)}")
     if column is not None:
         raise ValueError(f"column={column!r} was given, and {path} is a .npy file, which has no columns.")
-    return npy.npy_reader(path)
+    return npy.open_npy(path)
 
 
-def _mistaken(magic: bytes) -> str:
+def _describe_file(magic: bytes) -> str:
     if not magic:
         return "is empty: it is not a .npy file, a zarr array or a parquet file."
     if magic.startswith(ARCHIVE_MAGIC):
@@ -141,18 +143,14 @@ def _mistaken(magic: bytes) -> str:
     return "is not a .npy file, a zarr array or a parquet file. Write one, for example with numpy.save."
 
 
-def _dask_samples(source: Any, client: Any, block_size: int | None) -> Dataset:
+def _open_dask(source: Any, client: Any, block_size: int | None) -> Dataset:
     import_optional("dask", "dask")
     cluster = importlib.import_module("elldict.data.dask")
     samples: Dataset = cluster.make_dask_dataset(source, client, block_size)
     return samples
 
 
-def _one_name(column: str | Sequence[str] | None) -> str | None:
+def _check_one_name(column: str | Sequence[str] | None) -> str | None:
     if column is None or isinstance(column, str):
         return column
     raise ValueError(f"column={column!r}: expected the name of one array of a zarr group.")
-
-
-def _is_zarr(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] == "zarr" and hasattr(X, "store_path")

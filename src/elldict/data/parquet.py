@@ -1,9 +1,12 @@
-"""Rows of parquet files."""
+"""Rows of parquet files.
+
+A row group can only be decoded from its beginning. Where a read ends, its cursor is left for the one that goes on
+there, so that passes that go on at the same time decode each row once.
+"""
 
 from __future__ import annotations
 
 import os
-import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +18,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.data.dataset import started_digest
-from elldict.data.file import Stamp, check_stamp, describe_error, import_optional, prepare_out, working_dtype
+from elldict.data.dataset import start_digest
+from elldict.data.file import (
+    Cursor,
+    Cursors,
+    Stamp,
+    check_stamp,
+    describe_error,
+    find_dtype,
+    import_optional,
+    prepare_out,
+)
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
-Where = Callable[[int], str]
-"""Says where a row of a batch is stored."""
+MAGIC = b"PAR1"
+
+BATCH_BYTES = 2**22
+"""Of rows that are decoded at a time: a tile at most."""
+
+BUFFER_BYTES = 2**18
+"""Of a column, read in one piece."""
 
 
 @dataclass(frozen=True)
@@ -30,85 +47,6 @@ class Kind:
     dtype: str
     listed: bool
     length: int | None = None
-
-
-def kind_of(schema: Any, name: str, path: str) -> Kind:
-    """Type of a column; refuses what holds no numbers."""
-    types = import_optional("pyarrow", "files").types
-    if name not in schema.names:
-        raise SamplesFileError(f"{path} has no column {name!r}; its columns are {_listed(schema.names)}.")
-    found = schema.field(name).type
-    found = getattr(found, "storage_type", found)  # tensors of fixed shape are stored as lists
-    fixed = types.is_fixed_size_list(found)
-    listed = fixed or types.is_list(found) or types.is_large_list(found)
-    value = found.value_type if listed else found
-    if not (types.is_integer(value) or types.is_floating(value) or types.is_boolean(value)):
-        raise SamplesFileError(
-            f"{path}: column {name!r} is of type {found}, expected numbers or lists of numbers. Choose columns by "
-            "column=."
-        )
-    return Kind(str(np.dtype(value.to_pandas_dtype())), listed, found.list_size if fixed else None)
-
-
-def chosen_columns(schema: Any, column: str | Sequence[str] | None, path: str) -> list[str]:
-    """Names of the columns to read: those asked for, or all but the index of a data frame."""
-    if isinstance(column, str):
-        if not kind_of(schema, column, path).listed:
-            raise SamplesFileError(
-                f"{path}: column {column!r} holds numbers, expected lists. Name all that are wanted."
-            )
-        return [column]
-    index = {name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)}
-    names = [name for name in schema.names if name not in index] if column is None else list(column)
-    if not names:
-        raise SamplesFileError(f"{path}: no columns are left to read.")
-    if len(set(names)) < len(names):
-        raise SamplesFileError(f"{path}: columns {_listed(names)} are not all different.")
-    if len(names) > 1 and any(kind_of(schema, name, path).listed for name in names):
-        raise SamplesFileError(f"{path} has columns {_listed(names)}: name the one with the samples by column=.")
-    return names
-
-
-def scalar_values(column: Any, name: str, where: Where) -> NDArray[Any]:
-    """Values of a column of numbers; refuses nulls."""
-    if column.null_count:
-        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise SamplesFileError(f"{where(row)}: column {name!r} is null. Drop or impute it first.")
-    return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
-def list_values(column: Any, name: str, length: int, where: Where) -> NDArray[Any]:
-    """Values (b, length) of a column of lists; refuses nulls, and lists of another length."""
-    column = getattr(column, "storage", column)
-    lengths = column.value_lengths().to_numpy(zero_copy_only=False)  # NaN, which is no length, where a list is null
-    if np.any(lengths != length):
-        row = int(np.flatnonzero(lengths != length)[0])
-        found = "is null" if not column[row].is_valid else f"holds a list of {lengths[row]:g} values"
-        raise SamplesFileError(
-            f"{where(row)}: column {name!r} {found}, expected lists of {length} as in the first row."
-        )
-    if column.null_count:
-        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise SamplesFileError(f"{where(row)}: column {name!r} is null. Drop or impute it first.")
-    values = column.flatten()
-    if values.null_count:
-        row, feature = divmod(int(np.flatnonzero(np.asarray(values.is_null()))[0]), length)
-        raise SamplesFileError(f"{where(row)}: column {name!r} is null in feature {feature}. Drop or impute it first.")
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, length)
-
-
-def _listed(names: Sequence[str], most: int = 10) -> str:
-    shown = ", ".join(map(repr, names[:most]))
-    return shown if len(names) <= most else f"{shown}, ... ({len(names) - most} more)"
-
-
-MAGIC = b"PAR1"
-
-BATCH_BYTES = 2**22
-"""Of rows that are decoded at a time."""
-
-BUFFER_BYTES = 2**18
-"""Of a column, read in one piece."""
 
 
 @dataclass(frozen=True)
@@ -129,39 +67,13 @@ class Part:
         """Number of rows."""
         return self.starts[-1]
 
-    def group_of(self, row: int) -> int:
+    def find_group(self, row: int) -> int:
         """Row group of a row."""
         return bisect_right(self.starts, row) - 1
 
     def locate(self, row: int) -> str:
         """File, row group and row."""
-        return f"{self.path}, row group {self.group_of(row)}, row {row}"
-
-
-@dataclass
-class Cursor:
-    """Where reading has come to: rows of a batch that nobody has asked for yet, and the batches after it."""
-
-    position: int
-    rows: NDArray[Any]
-    batches: Iterator[NDArray[Any]]
-
-
-@dataclass
-class LastCursor:
-    """The last cursor, for whoever reads on; left behind when the reader is pickled."""
-
-    cursor: Cursor | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def __reduce__(self) -> tuple[type[LastCursor], tuple[()]]:
-        return LastCursor, ()
-
-    def exchange(self, cursor: Cursor | None) -> Cursor | None:
-        """Leave a cursor and take the one that was there, so that no two threads have the same."""
-        with self.lock:
-            last, self.cursor = self.cursor, cursor
-        return last
+        return f"{self.path}, row group {self.find_group(row)}, row {row}"
 
 
 @dataclass(frozen=True)
@@ -174,7 +86,7 @@ class ParquetReader:
     listed: bool  # one column of lists, instead of one column a feature
     n_features: int
     dtype: str
-    last: LastCursor = field(default_factory=LastCursor, compare=False)
+    cursors: Cursors = field(default_factory=Cursors, compare=False)
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -194,20 +106,23 @@ class ParquetReader:
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows from start to stop."""
         out = prepare_out(self, start, stop, out)
-        cursor = self.last.exchange(None)
-        if cursor is None or cursor.position != start:
-            cursor = Cursor(start, out[:0], self._rows_from(start))
-        done = 0
-        while done < len(out):
+        if not len(out):
+            return out
+        number, row = self._find_part(start)
+        part = self.parts[number]
+        group = part.find_group(row)
+        begin = self._starts[number] + part.starts[group]
+        cursor = self.cursors.find(begin, start) or Cursor(begin, out[:0], self._decode_from(number, group))
+        while cursor.position < stop:
             if not len(cursor.rows):
                 cursor.rows = next(cursor.batches)
-            some = cursor.rows[: len(out) - done]
-            out[done : done + len(some)] = some
-            cursor.rows = cursor.rows[len(some) :]
-            done += len(some)
-        cursor.position = stop
+            n_rows = min(len(cursor.rows), (start if cursor.position < start else stop) - cursor.position)
+            if cursor.position >= start:
+                out[cursor.position - start :][:n_rows] = cursor.rows[:n_rows]
+            cursor.rows = cursor.rows[n_rows:]
+            cursor.position += n_rows
         if stop < self.n_samples:
-            self.last.exchange(cursor)
+            self.cursors.leave(cursor)
         else:
             next(cursor.batches, None)  # there is none, and the last file is closed and looked at once more
         return out
@@ -219,7 +134,7 @@ class ParquetReader:
         for begin, part in zip(self._starts, self.parts, strict=False):
             wanted = index[(index >= begin) & (index < begin + part.n_rows)] - begin
             for group in np.unique(np.searchsorted(part.starts, wanted, side="right") - 1):
-                for row, rows in self._batches(part, int(group), int(group) + 1):
+                for row, rows in self._decode(part, int(group), int(group) + 1):
                     chosen = rows[wanted[(wanted >= row) & (wanted < row + len(rows))] - row]
                     out[done : done + len(chosen)] = chosen
                     done += len(chosen)
@@ -227,13 +142,13 @@ class ParquetReader:
 
     def locate(self, sample: int) -> str:
         """File, row group and row of a sample."""
-        number = bisect_right(self._starts, sample) - 1
-        return self.parts[number].locate(sample - self._starts[number])
+        number, row = self._find_part(sample)
+        return self.parts[number].locate(row)
 
     def fingerprint(self) -> str:
         """Digest of columns and dtype, of size and date of every file, and of the first and the last row."""
         facts = [(part.group_rows, part.stamp.size, part.stamp.modified) for part in self.parts]
-        digest = started_digest("parquet", self.columns, self.n_features, self.dtype, *facts)
+        digest = start_digest("parquet", self.columns, self.n_features, self.dtype, *facts)
         digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
         return digest.hexdigest()
 
@@ -241,74 +156,149 @@ class ParquetReader:
         """Raise if a file has changed, or there are others."""
         for part in self.parts:
             check_stamp(part.path, part.stamp)
-        if [part.path for part in self.parts] != _files(self.path):
+        if [part.path for part in self.parts] != _list_files(self.path):
             raise SamplesChangedError(f"{self.path} does not hold the same files as when it was opened.")
 
-    def _rows_from(self, sample: int) -> Iterator[NDArray[Any]]:
-        """All rows from a sample on; those of its row group that lie before it are decoded and passed over."""
-        for begin, part in zip(self._starts, self.parts, strict=False):
-            first = max(0, sample - begin)
-            if first < part.n_rows:
-                for row, rows in self._batches(part, part.group_of(first), len(part.group_rows)):
-                    if row + len(rows) > first:
-                        yield rows[max(0, first - row) :]
+    def _find_part(self, sample: int) -> tuple[int, int]:
+        """Number of the file of a sample, and its row there."""
+        number = bisect_right(self._starts, sample) - 1
+        return number, sample - self._starts[number]
 
-    def _batches(self, part: Part, first: int, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    def _decode_from(self, number: int, group: int) -> Iterator[NDArray[Any]]:
+        """All rows from a row group of a file on, in batches."""
+        for part in self.parts[number:]:
+            for _, rows in self._decode(part, group, len(part.group_rows)):
+                yield rows
+            group = 0
+
+    def _decode(self, part: Part, first: int, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """Rows of some row groups of a file, in batches, each with the number of its first row."""
         row = part.starts[first]
         size = max(1, BATCH_BYTES // (8 * self.n_features))
-        with _opened(part.path) as file:
+        with _open_file(part.path) as file:
             batches = file.iter_batches(size, list(range(first, last)), list(self.columns))
-            while (batch := _next(batches, part, row)) is not None:
-                yield row, self._values(batch, part, row)
+            while (batch := _read_next(batches, part, row)) is not None:
+                yield row, self._convert(batch, part, row)
                 row += batch.num_rows
         check_stamp(part.path, part.stamp)
         if row != part.starts[last]:
             raise SamplesFileError(f"{part.path} ends after row {row}, and claims to have {part.starts[last]}.")
 
-    def _values(self, batch: Any, part: Part, first: int) -> NDArray[Any]:
-        def where(row: int) -> str:
+    def _convert(self, batch: Any, part: Part, first: int) -> NDArray[Any]:
+        """Rows of a batch as an array; `first` is the number of its first row."""
+
+        def locate(row: int) -> str:
             return part.locate(first + row)
 
         if self.listed:
-            values = list_values(batch.column(0), self.columns[0], self.n_features, where)
+            values = convert_lists(batch.column(0), self.columns[0], self.n_features, locate)
             return values.astype(self.dtype, copy=False)
         rows = np.empty((batch.num_rows, self.n_features), self.dtype)
         for feature, name in enumerate(self.columns):
-            rows[:, feature] = scalar_values(batch.column(feature), name, where)
+            column = batch.column(feature)
+            if column.null_count:
+                raise _null(column, name, locate)
+            rows[:, feature] = column.to_numpy(zero_copy_only=False)
         return rows
 
 
-def parquet_reader(path: str | os.PathLike[str], column: str | Sequence[str] | None = None) -> ParquetReader:
+def convert_lists(column: Any, name: str, length: int, locate: Callable[[int], str]) -> NDArray[Any]:
+    """Values (b, length) of a column of lists; refuses nulls, and lists of another length."""
+    column = getattr(column, "storage", column)
+    if column.null_count:
+        raise _null(column, name, locate)
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+    if np.any(lengths != length):
+        row = int(np.flatnonzero(lengths != length)[0])
+        raise SamplesFileError(
+            f"{locate(row)}: column {name!r} holds a list of {lengths[row]} values, expected lists of {length} as in "
+            "the first row."
+        )
+    values = column.flatten()
+    if values.null_count:
+        raise _null(values, name, locate, length)
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, length)
+
+
+def _null(values: Any, name: str, locate: Callable[[int], str], length: int = 1) -> SamplesFileError:
+    """Error that says where the first null of a column is, or of what its lists of this length hold."""
+    row, feature = divmod(int(np.flatnonzero(np.asarray(values.is_null()))[0]), length)
+    within = f" in feature {feature}" if length > 1 else ""
+    return SamplesFileError(f"{locate(row)}: column {name!r} is null{within}. Drop or impute it first.")
+
+
+def find_kind(schema: Any, name: str, path: str) -> Kind:
+    """Type of a column; refuses what holds no numbers."""
+    types = import_optional("pyarrow", "files").types
+    if name not in schema.names:
+        raise SamplesFileError(f"{path} has no column {name!r}; its columns are {_list_names(schema.names)}.")
+    found = schema.field(name).type
+    found = getattr(found, "storage_type", found)  # tensors of fixed shape are stored as lists
+    fixed = types.is_fixed_size_list(found)
+    listed = fixed or types.is_list(found) or types.is_large_list(found)
+    value = found.value_type if listed else found
+    if not (types.is_integer(value) or types.is_floating(value) or types.is_boolean(value)):
+        raise SamplesFileError(
+            f"{path}: column {name!r} is of type {found}, expected numbers or lists of numbers. Choose columns by "
+            "column=."
+        )
+    return Kind(str(np.dtype(value.to_pandas_dtype())), listed, found.list_size if fixed else None)
+
+
+def choose_columns(schema: Any, column: str | Sequence[str] | None, path: str) -> list[str]:
+    """Names of the columns to read: those asked for, or all but the index of a data frame."""
+    if isinstance(column, str):
+        if not find_kind(schema, column, path).listed:
+            raise SamplesFileError(
+                f"{path}: column {column!r} holds numbers, expected lists. Name all that are wanted."
+            )
+        return [column]
+    index = {name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)}
+    names = [name for name in schema.names if name not in index] if column is None else list(column)
+    if not names:
+        raise SamplesFileError(f"{path}: no columns are left to read.")
+    if len(set(names)) < len(names):
+        raise SamplesFileError(f"{path}: columns {_list_names(names)} are not all different.")
+    if len(names) > 1 and any(find_kind(schema, name, path).listed for name in names):
+        raise SamplesFileError(f"{path} has columns {_list_names(names)}: name the one with the samples by column=.")
+    return names
+
+
+def _list_names(names: Sequence[str], most: int = 10) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown}, ... ({len(names) - most} more)"
+
+
+def open_parquet(path: str | os.PathLike[str], column: str | Sequence[str] | None = None) -> ParquetReader:
     """Reader of a parquet file or a folder of them.
 
     `column` names a column of lists, or the columns that are the features; without it a file has to be one or the
     other altogether.
     """
     path = str(Path(path).absolute())
-    files = [_part(name) for name in _files(path)]
+    files = [_open_part(name) for name in _list_files(path)]
     parts = tuple(part for part, _ in files)
-    columns = chosen_columns(files[0][1], column, parts[0].path)
-    kinds = [[kind_of(schema, name, part.path) for name in columns] for part, schema in files]
+    columns = choose_columns(files[0][1], column, parts[0].path)
+    kinds = [[find_kind(schema, name, part.path) for name in columns] for part, schema in files]
     for found, part in zip(kinds, parts, strict=True):
         if found != kinds[0]:
             raise SamplesFileError(f"{part.path} has columns of other types than {parts[0].path}.")
     if not any(part.n_rows for part in parts):
         raise SamplesFileError(f"{path} has no rows, expected samples.")
-    dtype = working_dtype(np.result_type(*(kind.dtype for kind in kinds[0])), path)
+    dtype = find_dtype(np.result_type(*(kind.dtype for kind in kinds[0])), path)
     listed = kinds[0][0].listed
-    n_features = len(columns) if not listed else kinds[0][0].length or _first_length(parts, columns[0])
+    n_features = len(columns) if not listed else kinds[0][0].length or _find_length(parts, columns[0])
     return ParquetReader(path, parts, tuple(columns), listed, n_features, dtype)
 
 
-def _part(path: str) -> tuple[Part, Any]:
+def _open_part(path: str) -> tuple[Part, Any]:
     """A file, and the types of its columns."""
-    with _opened(path) as file:
+    with _open_file(path) as file:
         groups = (file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))
         return Part(path, Stamp.of(Path(path).stat()), tuple(groups)), file.schema_arrow
 
 
-def _files(path: str) -> list[str]:
+def _list_files(path: str) -> list[str]:
     """Files of a folder and the folders in it, by name; hidden ones, and those that begin with _, are not data."""
     if not Path(path).is_dir():
         return [path]
@@ -318,7 +308,7 @@ def _files(path: str) -> list[str]:
     return sorted(map(str, found))
 
 
-def _opened(path: str) -> Any:
+def _open_file(path: str) -> Any:
     parquet = import_optional("pyarrow.parquet", "files")
     try:
         return parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, page_checksum_verification=True)
@@ -328,7 +318,7 @@ def _opened(path: str) -> Any:
         raise SamplesFileError(f"{path} cannot be opened as parquet: {describe_error(error)}") from error
 
 
-def _next(batches: Iterator[Any], part: Part, row: int) -> Any:
+def _read_next(batches: Iterator[Any], part: Part, row: int) -> Any:
     try:
         return next(batches, None)
     except Exception as error:  # damage beyond the footer shows when rows are decoded
@@ -337,11 +327,11 @@ def _next(batches: Iterator[Any], part: Part, row: int) -> Any:
         raise SamplesFileError(f"{where}, or a row after it, cannot be read: {describe_error(error)}") from error
 
 
-def _first_length(parts: Sequence[Part], name: str) -> int:
+def _find_length(parts: Sequence[Part], name: str) -> int:
     """Length of the first list of all."""
     part = next(part for part in parts if part.n_rows)
-    with _opened(part.path) as file:
-        first = _next(file.iter_batches(1, columns=[name]), part, 0).column(0)[0]
+    with _open_file(part.path) as file:
+        first = _read_next(file.iter_batches(1, columns=[name]), part, 0).column(0)[0]
     if not first.is_valid or not len(first):
         raise SamplesFileError(f"{part.locate(0)}: column {name!r} is null or empty, expected a list of features.")
     return len(first)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +14,16 @@ from elldict.backend.base import NUMPY, Array, Backend, is_positive_definite, to
 from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error
 
 LARGEST_EXPONENT = {"float32": 110, "float64": 1000}
-"""Samples are taken while their largest value lies between 2**-this and 2**this; beyond, digits are lost."""
-
+"""Samples are accepted if their largest value lies between 2**-this and 2**this; beyond, digits are lost."""
 
 SAFE_EXPONENT = {"float32": 40, "float64": 300}
 """Sums of squares of values between 2**-this and 2**this neither overflow nor vanish."""
 
-SURELY_FULL = 100.0
-"""Condition number up to which nobody has to look at eigenvalues to know that no direction is rounding alone."""
+UNIT_EXPONENT = {"float32": 125, "float64": 1021}
+"""Units are kept between 2**-this and 2**this, where both are ordinary numbers."""
+
+FULL_RANK_CONDITION = 100.0
+"""Condition number up to which no direction is rounding alone, so that eigenvalues need not be computed."""
 
 
 @dataclass(frozen=True)
@@ -40,55 +41,53 @@ class PartialStatistics:
     non_finite: NonFinite | None  # the first NaN or infinity
 
     def __add__(self, other: PartialStatistics) -> PartialStatistics:
-        exponent = max(self.exponent, other.exponent)
-        a, b = self._in_units_of(exponent), other._in_units_of(exponent)
-        weight = a.weight + b.weight
-        apart = b.mean - a.mean
-        later = b.non_finite and replace(b.non_finite, sample=a.weight + b.non_finite.sample)
+        if self.exponent != other.exponent:
+            exponent = max(self.exponent, other.exponent)
+            return self._rescale(exponent) + other._rescale(exponent)
+        weight = self.weight + other.weight
+        share = other.weight / weight
+        apart = other.mean - self.mean
+        later = other.non_finite and replace(other.non_finite, sample=self.weight + other.non_finite.sample)
         return PartialStatistics(
             weight=weight,
-            exponent=exponent,
-            mean=a.mean + apart * (b.weight / weight),
-            scatter=a.scatter + b.scatter + apart[:, None] * apart[None, :] * (a.weight * (b.weight / weight)),
-            peak=max(a.peak, b.peak),
-            non_finite=a.non_finite or later,
+            exponent=self.exponent,
+            mean=self.mean + apart * share,
+            scatter=self.scatter + other.scatter + apart[:, None] * apart[None, :] * (self.weight * share),
+            peak=max(self.peak, other.peak),
+            non_finite=self.non_finite or later,
         )
+
+    def _rescale(self, exponent: int) -> PartialStatistics:
+        """The same in units of 2**exponent: powers of two round nothing."""
+        shrink = math.ldexp(1.0, self.exponent - exponent)
+        mean, scatter, peak = self.mean * shrink, self.scatter * shrink**2, self.peak * shrink
+        return replace(self, exponent=exponent, mean=mean, scatter=scatter, peak=peak)
 
     def on_host(self) -> PartialStatistics:
         """The same as NumPy arrays."""
-        return replace(self, mean=_float64(self.mean), scatter=_float64(self.scatter))
-
-    def _in_units_of(self, exponent: int) -> PartialStatistics:
-        if exponent == self.exponent:
-            return self
-        shrink = math.ldexp(1.0, self.exponent - exponent)
-        return replace(
-            self,
-            exponent=exponent,
-            mean=self.mean * shrink,
-            scatter=self.scatter * shrink**2,
-            peak=self.peak * shrink,
-        )
+        mean, scatter = to_numpy(self.mean), to_numpy(self.scatter)
+        return replace(self, mean=mean.astype(np.float64), scatter=scatter.astype(np.float64))
 
 
 @dataclass(frozen=True)
 class StatisticsKernel:
-    """Spread of a tile."""
+    """Mean and scatter of a tile."""
 
     precision: str
 
     def bind(self, backend: Backend) -> Callable[[Array], PartialStatistics]:
-        """Return the function that surveys one tile."""
+        """Return the function that looks at one tile."""
         xp, dtype = backend.xp, getattr(backend.xp, self.precision)
+        limit = UNIT_EXPONENT[self.precision]
 
         def visit(Y: Array) -> PartialStatistics:
+            rows, n = int(Y.shape[0]), int(Y.shape[1])
             largest = float(xp.maximum(xp.max(Y), -xp.min(Y)))  # NaN and infinity come through
             if not math.isfinite(largest):
-                non_finite = find_non_finite(Y, xp)
-                assert non_finite is not None, "what is not finite can be found"
-                return _unusable(Y, non_finite, self.precision, backend)
-            exponent = _exponent(largest, self.precision)
-            Y, rows = xp.astype(Y, dtype, copy=False), int(Y.shape[0])
+                mean, scatter = backend.asarray(np.zeros(n), "float64"), backend.asarray(np.zeros((n, n)), "float64")
+                return PartialStatistics(rows, -limit, mean, scatter, 0.0, find_non_finite(Y, xp))
+            exponent = min(max(math.frexp(largest)[1], -limit), limit) if largest else -limit
+            Y = xp.astype(Y, dtype, copy=False)
             # powers of two round nothing, before the sums or after; after is cheaper, before may be needed
             shrink = math.ldexp(1.0, -exponent)
             if abs(exponent) > SAFE_EXPONENT[self.precision]:
@@ -96,21 +95,15 @@ class StatisticsKernel:
             mean = xp.sum(Y, axis=0, dtype=xp.float64) / rows
             peak = math.sqrt(float(xp.max(xp.sum(Y * Y, axis=1))))
             Y = Y - xp.astype(mean, dtype)
-            return PartialStatistics(
-                weight=rows,
-                exponent=exponent,
-                mean=mean * shrink,
-                scatter=xp.astype(Y.T @ Y, xp.float64, copy=False) * shrink**2,
-                peak=peak * shrink,
-                non_finite=None,
-            )
+            scatter = xp.astype(Y.T @ Y, xp.float64, copy=False) * shrink**2
+            return PartialStatistics(rows, exponent, mean * shrink, scatter, peak * shrink, non_finite=None)
 
         return visit
 
 
 @dataclass(frozen=True)
 class SampleStatistics:
-    """What one look at all samples tells: everything in float64, on the host."""
+    """Mean, covariance and size of all samples: everything in float64, on the host."""
 
     n_samples: int
     n_features: int
@@ -138,30 +131,30 @@ class SampleStatistics:
         """Eigenvectors of the scatter, as columns."""
         return self._eigen[1]
 
-    @property
+    @cached_property
     def rank(self) -> int:
-        """Number of directions in which the samples vary: the verdict does not depend on their scale."""
-        if self.is_well_conditioned(SURELY_FULL):
+        """Number of directions in which the samples vary, whatever their scale."""
+        if self._surely_full:
             return self.n_features
         return int(np.sum(self.eigenvalues > self._rounding * self.eigenvalues[0]))
 
+    @cached_property
+    def _surely_full(self) -> bool:
+        return self._has_condition_below(FULL_RANK_CONDITION)
+
     def is_well_conditioned(self, limit: float) -> bool:
-        """Whether the condition number is below `limit`, by a test that is a tenth of the price of eigenvalues.
+        """Whether the condition number is below `limit`; False says that a cheap test cannot tell."""
+        return (limit >= FULL_RANK_CONDITION and self._surely_full) or self._has_condition_below(limit)
+
+    def _has_condition_below(self, limit: float) -> bool:
+        """The test, a tenth of the price of eigenvalues.
 
         No eigenvalue is larger than the largest sum of absolute values in a row; and none is smaller than what can be
-        taken from the diagonal so that Cholesky's decomposition still exists. False says that this test cannot tell.
+        taken from the diagonal so that Cholesky's decomposition still exists.
         """
-        if any(known <= limit and passed for known, passed in self._conditioned.items()):
-            return True
-        if limit not in self._conditioned:
-            largest = float(np.max(np.sum(np.abs(self.scatter), axis=1)))
-            least = self.scatter - np.diag(np.full(self.n_features, largest / limit))
-            self._conditioned[limit] = is_positive_definite(self.backend.asarray(least, "float64"))
-        return self._conditioned[limit]
-
-    @cached_property
-    def _conditioned(self) -> dict[float, bool]:
-        return {}
+        largest = float(np.max(np.sum(np.abs(self.scatter), axis=1)))
+        least = self.scatter - np.diag(np.full(self.n_features, largest / limit))
+        return is_positive_definite(self.backend.asarray(least, "float64"))
 
     @property
     def _rounding(self) -> float:
@@ -205,30 +198,34 @@ class SampleStatistics:
 
 
 def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> SampleStatistics:
-    """Look at all samples once; raise if one holds NaN or infinity, or if all are zero.
+    """Compute mean and covariance in one pass; raise if one holds NaN or infinity, or if all are zero.
 
     Parameters
     ----------
-    samples : Samples
-        What to look at.
+    samples : Dataset
+        Samples.
     center : bool
-        Measure the spread about the mean, rather than about zero.
+        Measure the scatter about the mean, rather than about zero.
     precise : bool
         Multiply in float64 whatever the samples are: whitening divides by the smallest variances.
     """
     precision = "float64" if precise else samples.dtype
-    spread = samples.sum(StatisticsKernel(precision)).on_host()
-    if spread.non_finite is not None:
-        raise non_finite_error(samples, spread.non_finite)
-    mean, scatter = spread.mean, spread.scatter / spread.weight
+    found = samples.sum(StatisticsKernel(precision)).on_host()
+    if found.non_finite is not None:
+        raise non_finite_error(samples, found.non_finite)
+    mean, scatter = found.mean, found.scatter / found.weight
     if not center:
         scatter = scatter + np.outer(mean, mean)
     if not np.any(scatter):
-        found = "is the same in every sample" if center and np.any(mean) else "is all zero"
-        raise ValueError(f"X {found} ({samples.n_samples} samples): there is nothing to learn from it.")
-    if abs(spread.exponent) > LARGEST_EXPONENT[samples.dtype]:
-        raise _out_of_range(samples, spread.exponent)
-    unit = math.ldexp(1.0, spread.exponent)
+        values = "is the same in every sample" if center and np.any(mean) else "is all zero"
+        raise ValueError(f"X {values} ({samples.n_samples} samples): there is nothing to learn from it.")
+    limit = LARGEST_EXPONENT[samples.dtype]
+    if abs(found.exponent) > limit:
+        raise ValueError(
+            f"The largest value of X is about 1e{round(found.exponent * math.log10(2)):+d}: expected between "
+            f"2**-{limit} and 2**{limit} in {samples.dtype}. Change the units of X."
+        )
+    unit = math.ldexp(1.0, found.exponent)
     return SampleStatistics(
         n_samples=samples.n_samples,
         n_features=samples.n_features,
@@ -236,39 +233,11 @@ def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> Samp
         unit=unit,
         scatter=scatter,
         centred=center,
-        peak=spread.peak,
+        peak=found.peak,
         dtype=samples.dtype,
         precision=precision,
         backend=samples.backend,
     )
-
-
-def _exponent(magnitude: float, precision: str) -> int:
-    """Exponent e with magnitude < 2**e, kept where 2**e and 2**-e are both ordinary numbers."""
-    limit = _largest_exponent(precision)
-    return min(max(math.frexp(magnitude)[1], -limit), limit) if magnitude else -limit
-
-
-def _largest_exponent(precision: str) -> int:
-    return int(np.finfo(precision).maxexp) - 3
-
-
-def _unusable(Y: Array, non_finite: NonFinite, precision: str, backend: Backend) -> PartialStatistics:
-    n = int(Y.shape[1])
-    mean, scatter = (backend.asarray(np.zeros(shape), "float64") for shape in (n, (n, n)))
-    return PartialStatistics(int(Y.shape[0]), -_largest_exponent(precision), mean, scatter, 0.0, non_finite)
-
-
-def _out_of_range(samples: Dataset, exponent: int) -> ValueError:
-    limit = LARGEST_EXPONENT[samples.dtype]
-    return ValueError(
-        f"The largest value of X is about 1e{round(exponent * math.log10(2)):+d}: expected between 2**-{limit} and "
-        f"2**{limit} in {samples.dtype}. Change the units of X."
-    )
-
-
-def _float64(array: Array) -> NDArray[Any]:
-    return to_numpy(array).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -283,7 +252,7 @@ class Whitening:
 
     @classmethod
     def of(cls, statistics: SampleStatistics, *, center: bool, whiten: bool) -> Whitening:
-        """Frame that the survey calls for: the span of the samples, whitened if asked."""
+        """Whitening for samples of these statistics: restricted to their span, and white if asked."""
         unit = 1.0 / statistics.rms / statistics.unit
         mean = statistics.mean if center else None
         k = statistics.rank
@@ -292,19 +261,19 @@ class Whitening:
         span = statistics.eigenvectors[:, :k].T
         if not whiten:
             return cls(unit, mean, span, span, whitened=False)
-        spread = np.sqrt(statistics.eigenvalues[:k, None]) / statistics.rms
-        return cls(unit, mean, span / spread, span * spread, whitened=True)
+        std = np.sqrt(statistics.eigenvalues[:k, None]) / statistics.rms
+        return cls(unit, mean, span / std, span * std, whitened=True)
 
     def move_to(self, backend: Backend) -> Whitening:
-        """Return the same frame with its matrices in another space."""
-
-        def move(array: Array | None) -> Array | None:
-            return None if array is None else backend.asarray(array, "float64")
-
-        return replace(self, mean=move(self.mean), to_white=move(self.to_white), from_white=move(self.from_white))
+        """Return the same with its matrices in another backend."""
+        moved = {}
+        for name in ("mean", "to_white", "from_white"):
+            if (array := getattr(self, name)) is not None:
+                moved[name] = backend.asarray(array, "float64")
+        return replace(self, **moved)
 
     def whiten(self, rows: Array) -> Array:
-        """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the space of the frame."""
+        """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the backend of the matrices."""
         centred = rows if self.mean is None else rows - self.mean
         return self.unit * (centred if self.to_white is None else centred @ self.to_white.T)
 
@@ -331,21 +300,19 @@ class Whitening:
         return rows / self.unit if self.whitened else rows
 
     def start(self, A: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Rows of a start drawn in all of space (m, n), seen from inside the frame (m, k).
+        """Rows of a start drawn among all directions (m, n), in the coordinates of whitened samples (m, k).
 
-        Written through the eigenvectors themselves, so that their arbitrary signs, and their arbitrary choice
-        among equal eigenvalues, cancel: every array library walks the same road.
+        Written through the eigenvectors themselves, so that their arbitrary signs, and their arbitrary choice among
+        equal eigenvalues, cancel: every array library begins at the same atoms.
         """
-        return A if self.to_white is None else A @ _rows_of_unit_length(self.to_white).T
+        if self.to_white is None:
+            return A
+        return np.asarray(A @ (self.to_white / np.sqrt(np.sum(self.to_white**2, axis=1, keepdims=True))).T)
 
 
 def bound_codes(statistics: SampleStatistics, whitening: Whitening) -> float:
-    """Largest absolute value that a code can take in the frame."""
+    """Largest absolute value that a code of whitened samples can take."""
     offset = 0.0 if whitening.mean is None else float(np.linalg.norm(statistics.mean / statistics.unit))
     reach = (statistics.peak + offset) / statistics.rms
     stretch = 1.0 if whitening.to_white is None else float(np.linalg.norm(whitening.to_white, 2))
     return max(1.0, reach * stretch)
-
-
-def _rows_of_unit_length(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(rows / np.sqrt(np.sum(rows**2, axis=1, keepdims=True)))

@@ -7,8 +7,9 @@ gives the fill value for a chunk that is not there; here it is an error.
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,24 +18,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.data.dataset import started_digest
-from elldict.data.file import check_shape, describe_error, import_optional, prepare_out, working_dtype
+from elldict.data.dataset import start_digest
+from elldict.data.file import (
+    Cursor,
+    Cursors,
+    check_shape,
+    describe_error,
+    find_dtype,
+    import_optional,
+    prepare_out,
+)
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
-METADATA = ("zarr.json", ".zarray", ".zgroup")
+ARRAY_METADATA = ("zarr.json", ".zarray")
+METADATA = (*ARRAY_METADATA, ".zgroup")
+
+SAFE_CODECS = frozenset(
+    (
+        *("bytes", "endian", "transpose", "sharding_indexed", "astype", "bitround", "delta", "fixedscaleoffset"),
+        *("packbits", "quantize", "shuffle", "blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
+        *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3", "base64"),
+    )
+)
+"""Codecs of numbers that run nothing of what they decode; numcodecs' own are called numcodecs.NAME in format 3."""
 
 MOST_BAND_BYTES = 2**29
-"""Of a band of chunks, decoded: it has to be in memory at a time."""
-
-
-@dataclass
-class Held:
-    """The end of a band of which only the beginning was asked for; left behind when the reader is pickled."""
-
-    band: tuple[int, NDArray[Any]] | None = None  # its first row, and its rows; set in one step, for other threads
-
-    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
-        return Held, ()
+"""Most bytes of a band of chunks, decoded: all of it has to be in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -47,48 +56,52 @@ class ZarrReader:
     n_features: int
     dtype: str
     state: str  # digest of names, sizes and dates of the files
-    held: Held = field(default_factory=Held, compare=False)
+    cursors: Cursors = field(default_factory=Cursors, compare=False)
 
     feature_names: None = None
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Rows from start to stop; what is left of the last band is held for the next rows."""
+        """Rows from start to stop; what is left of the last band is kept for the next rows."""
         out = prepare_out(self, start, stop, out)
-        done = start
-        held = self.held.band
-        if held is not None and held[0] <= start < held[0] + len(held[1]):
-            known = held[1][start - held[0] : stop - held[0]]
-            out[: len(known)] = known
-            done += len(known)
-        if done < stop:
+        cursor = self.cursors.find(start - start % self._band_rows, start)
+        known = out[:0] if cursor is None else cursor.rows[start - cursor.position :]
+        n_known = min(len(known), len(out))
+        out[:n_known] = known[:n_known]
+        rest = known[n_known:]
+        if n_known < len(out):
             end = min(self.n_samples, self._band_rows * -(-stop // self._band_rows))
-            rows = self._decoded(done, end)
-            out[done - start :] = rows[: stop - done]
-            self.held.band = (stop, rows[stop - done :].copy())  # so that the rows before can be forgotten
+            rows = self._decode(start + n_known, end)
+            out[n_known:] = rows[: len(out) - n_known]
+            rest = rows[len(out) - n_known :].copy()  # so that the rows before can be forgotten
+        if len(rest):
+            self.cursors.leave(Cursor(stop, rest))
         return out
 
     def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
         """Rows by sorted index, each chunk decoded once."""
-        chosen = self._careful(lambda: self.array.oindex[index, :], np.unique(index // self._stored[0]))
+        chosen = self._read_carefully(lambda: self.array.oindex[index, :], np.unique(index // self._stored_shape[0]))
         return np.ascontiguousarray(chosen, self.dtype)
 
     def locate(self, sample: int) -> str:
         """Array and chunks of a sample."""
-        keys = [self._key((sample // self._stored[0], column)) for column in range(self._n_columns)]
+        keys = [self._name_chunk((sample // self._stored_shape[0], column)) for column in range(self._n_columns)]
         return f"{self._name}, {'chunk' if len(keys) == 1 else 'chunks'} {' '.join(keys[:4])}"
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype, name, size and date of every file of the array, and of its first and last row."""
-        digest = started_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.state)
+        digest = start_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.state)
         digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
         return digest.hexdigest()
 
     def check_unchanged(self) -> None:
         """Raise if a file of the array has changed; of a store that is not a folder, nothing is known."""
-        if self.path and (state := _state(self.path)).digest != self.state:
+        if not self.path:
+            return
+        state, newest = _digest_folder(self.path)
+        if state != self.state:
             raise SamplesChangedError(
-                f"{self.path} has changed since it was opened; its newest file is {state.newest}. Whatever was "
-                "computed from it is not to be trusted; start again when nobody writes to it any more."
+                f"{self.path} has changed since it was opened; its newest file is {newest}. Whatever was computed from "
+                "it is not to be trusted; start again when nobody writes to it any more."
             )
 
     @property
@@ -100,57 +113,58 @@ class ZarrReader:
         return int(self.array.chunks[0])
 
     @cached_property
-    def _stored(self) -> tuple[int, int]:
+    def _stored_shape(self) -> tuple[int, int]:
         """Shape of what is stored under one name: a shard, or a chunk."""
         rows, columns = self.array.shards or self.array.chunks
         return int(rows), int(columns)
 
-    def _decoded(self, start: int, stop: int) -> NDArray[Any]:
-        stored = np.arange(start // self._stored[0], -(-stop // self._stored[0]))
-        return np.asarray(self._careful(lambda: self.array[start:stop, :], stored))
+    def _decode(self, start: int, stop: int) -> NDArray[Any]:
+        stored = np.arange(start // self._stored_shape[0], -(-stop // self._stored_shape[0]))
+        return np.asarray(self._read_carefully(lambda: self.array[start:stop, :], stored))
 
-    def _careful(self, read: Callable[[], Any], stored: NDArray[np.int64]) -> Any:
+    def _read_carefully(self, read: Callable[[], Any], stored: NDArray[np.int64]) -> Any:
         """What `read` gives; if it fails, an error that says which chunk in these rows of chunks is damaged."""
         coordinates = [(int(row), column) for row in stored for column in range(self._n_columns)]
-        self._check_there(coordinates)
+        if (missing := self.find_missing(coordinates)) is not None:
+            raise SamplesChangedError(f"{self.path}, chunk {missing} has been removed since it was opened.")
         try:
             return read()
         except MemoryError:
             raise
         except Exception as error:  # codecs raise what they like on damaged chunks
-            for row, column in coordinates:
-                self._try(row, column)
+            for place in coordinates:
+                self._read_chunk(place)
             raise SamplesFileError(f"{self._name} cannot be read: {describe_error(error)}") from error
 
-    def _try(self, row: int, column: int) -> None:
-        rows, columns = (slice(k * size, (k + 1) * size) for k, size in zip((row, column), self._stored, strict=True))
+    def _read_chunk(self, coordinates: tuple[int, int]) -> None:
+        shape = self._stored_shape
         try:
-            self.array[rows, columns]
+            self.array[tuple(slice(k * size, (k + 1) * size) for k, size in zip(coordinates, shape, strict=True))]
         except Exception as error:
-            key = self._key((row, column))
+            key = self._name_chunk(coordinates)
             raise SamplesFileError(f"{self._name}, chunk {key} is damaged: {describe_error(error)}") from error
 
-    def _check_there(self, coordinates: Iterable[tuple[int, int]]) -> None:
-        for key in map(self._key, coordinates) if self.path else ():
-            if not (Path(self.path) / key).is_file():
-                raise SamplesChangedError(f"{self.path}, chunk {key} has been removed since it was opened.")
+    def find_missing(self, coordinates: Iterable[tuple[int, int]]) -> str | None:
+        """Name of the first chunk that is not in the folder, if there is a folder."""
+        keys = map(self._name_chunk, coordinates) if self.path else ()
+        return next((key for key in keys if not (Path(self.path) / key).is_file()), None)
 
     @cached_property
     def _n_columns(self) -> int:
         """Chunks, or shards, beside each other."""
-        return -(-self.n_features // self._stored[1])
+        return -(-self.n_features // self._stored_shape[1])
 
-    def _key(self, coordinates: tuple[int, int]) -> str:
+    def _name_chunk(self, coordinates: tuple[int, int]) -> str:
         return str(self.array.metadata.encode_chunk_key(coordinates))
 
 
-def zarr_reader(source: Any, column: str | None = None) -> ZarrReader:
+def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
     """Reader of an open array, or of a folder with an array or a group, of which `column` names the array."""
-    array = _opened(source, column)
-    folder = _folder_of(array)
+    array = _open_array(source, column)
+    folder = _find_folder(array)
     name = str(folder or array.store_path)
     shape = check_shape(array.shape, name)
-    dtype = working_dtype(np.dtype(array.dtype), name)
+    dtype = find_dtype(np.dtype(array.dtype), name)
     band = int(array.chunks[0]) * shape[1] * np.dtype(array.dtype).itemsize
     if min(band, shape[0] * shape[1] * np.dtype(array.dtype).itemsize) > MOST_BAND_BYTES:
         raise SamplesFileError(
@@ -158,35 +172,104 @@ def zarr_reader(source: Any, column: str | None = None) -> ZarrReader:
             f"at most {MOST_BAND_BYTES / 1e9:.3g} GB are held in memory at a time. Write it again with fewer rows a "
             "chunk, or give array[:] if memory is large enough."
         )
-    reader = ZarrReader(array, str(folder or ""), *shape, dtype, _state(folder).digest if folder else "")
+    reader = ZarrReader(array, str(folder or ""), *shape, dtype, _digest_folder(folder)[0] if folder else "")
     _check_complete(reader)
     return reader
 
 
-def _opened(source: Any, column: str | None) -> Any:
+def _open_array(source: Any, column: str | None) -> Any:
+    """An array whose codecs are known, by its full name if it has one, which holds wherever it is unpickled."""
     zarr = import_optional("zarr", "files")
-    if isinstance(source, (str, os.PathLike)):
-        path = str(Path(source).absolute())
+    array = None if isinstance(source, (str, os.PathLike)) else _choose_array(source, column, zarr)
+    folder = _find_array(Path(source).absolute(), column) if array is None else _find_folder(array)
+    if array is None or not (folder is None or (array.read_only and Path(array.store.root).is_absolute())):
         try:
-            source = zarr.open(path, mode="r")
+            array = zarr.open_array(str(folder), mode="r")
         except Exception as error:
-            raise SamplesFileError(f"{path} cannot be opened as zarr: {describe_error(error)}") from error
+            raise SamplesFileError(f"{folder} cannot be opened as zarr: {describe_error(error)}") from error
+    _check_codecs(array.metadata.to_dict(), str(folder or array.store_path))
+    return array
+
+
+def _choose_array(source: Any, column: str | None, zarr: Any) -> Any:
+    """An open array, or the one that `column` names in an open group."""
     if isinstance(source, zarr.Group):
         names = sorted(name for name, _ in source.arrays())
         if column not in names:
-            remedy = "choose one of them by column=" if column is None else f"none is named {column!r}"
-            raise SamplesFileError(f"{source.store_path} is a group of arrays ({', '.join(names)}): {remedy}.")
+            raise _no_array(str(source.store_path), column, names)
         return source[column]
     if column is not None:
         raise SamplesFileError(f"{source.store_path} is one array: it has no column {column!r}.")
-    folder = _folder_of(source)
-    if folder is None or (source.read_only and Path(source.store.root).is_absolute()):
-        return source
-    return zarr.open_array(str(folder), mode="r")  # by its full name, which holds wherever the reader is unpickled
+    return source
 
 
-def _folder_of(array: Any) -> Path | None:
-    """Folder of an array that lies in one."""
+def _find_array(folder: Path, column: str | None) -> Path:
+    """Folder of the array in a folder; its codecs are known before zarr sees it."""
+    metadata = _read_metadata(folder)
+    if not metadata:
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir() and _read_metadata(path))
+        if column not in names:
+            raise _no_array(str(folder), column, names)
+        folder /= column
+        metadata = _read_metadata(folder)
+    elif column is not None:
+        raise SamplesFileError(f"{folder} is one array: it has no column {column!r}.")
+    for part in metadata:
+        _check_codecs(part, str(folder))
+    return folder
+
+
+def _read_metadata(folder: Path) -> list[dict[str, Any]]:
+    """What a folder says of the array that it is, in one format or both; nothing if it is none."""
+    found = []
+    for path in (folder / name for name in ARRAY_METADATA):
+        if path.is_file():
+            try:
+                metadata = json.loads(path.read_bytes())
+                if path.name == ".zarray" or metadata["node_type"] == "array":
+                    found.append(dict(metadata))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                raise SamplesFileError(f"{folder} cannot be opened as zarr: {describe_error(error)}") from error
+    return found
+
+
+def _check_codecs(metadata: Any, where: str) -> None:
+    """Raise if metadata name a codec that might run what the file holds, as pickle does."""
+    for key in ("compressor", "filters", "codecs"):
+        for codec in _list_codecs(metadata.get(key)):
+            if not isinstance(codec, str) or codec.removeprefix("numcodecs.") not in SAFE_CODECS:
+                raise SamplesFileError(
+                    f"{where} is encoded by {codec!r}, which is none of the codecs of numbers that are known to run "
+                    f"nothing of what they decode: {', '.join(sorted(SAFE_CODECS))}. Write it again with one of them, "
+                    "or give array[:] if you trust it."
+                )
+
+
+def _list_codecs(part: Any) -> Iterator[Any]:
+    """Names of codecs, and of those that they hold; a name is a string, or what an object has as its name or id."""
+    if isinstance(part, dict):
+        yield from (part[key] for key in ("id", "name") if key in part)
+        for value in part.values():
+            yield from () if isinstance(value, str) else _list_codecs(value)
+    elif isinstance(part, (list, tuple)):
+        for codec in part:
+            yield from (codec,) if isinstance(codec, str) else _list_codecs(codec)
+    elif hasattr(part, "codec_id"):  # zarr 3.0 keeps the codecs of numcodecs themselves in the metadata
+        yield part.codec_id
+
+
+def _no_array(where: str, column: str | None, names: list[str]) -> SamplesFileError:
+    remedy = "choose one of them by column=" if column is None else f"none is named {column!r}"
+    return SamplesFileError(f"{where} is a group of arrays ({', '.join(names)}): {remedy}.")
+
+
+def is_zarr(X: Any) -> bool:
+    """Whether X is an open zarr array or group; nothing is imported to find out."""
+    return type(X).__module__.partition(".")[0] == "zarr" and hasattr(X, "store_path")
+
+
+def _find_folder(array: Any) -> Path | None:
+    """Folder of an array that lies in one on this machine."""
     root = getattr(array.store, "root", None)
     if root is None or type(array.store).__name__ != "LocalStore":
         return None
@@ -195,35 +278,22 @@ def _folder_of(array: Any) -> Path | None:
 
 def _check_complete(reader: ZarrReader) -> None:
     """Raise if a chunk is not there."""
-    n_rows, n_columns = (-(-size // step) for size, step in zip(reader.array.shape, reader._stored, strict=True))
-    n_stored = n_rows * n_columns
-    if not reader.path:
-        if reader.array.shards is None and reader.array.nchunks_initialized < n_stored:
-            missing = n_stored - reader.array.nchunks_initialized
-            raise _incomplete(reader, f"{missing} of {n_stored} chunks are missing")
-        return
-    for coordinates in itertools.product(range(n_rows), range(n_columns)):
-        key = reader._key(coordinates)
-        if not (Path(reader.path) / key).is_file():
-            raise _incomplete(reader, f"chunk {key} of {n_stored} is missing")
+    array = reader.array
+    n_rows, n_columns = (-(-size // step) for size, step in zip(array.shape, reader._stored_shape, strict=True))
+    n_stored, found = n_rows * n_columns, ""
+    if (missing := reader.find_missing(itertools.product(range(n_rows), range(n_columns)))) is not None:
+        found = f"chunk {missing} of {n_stored} is missing"
+    elif not reader.path and array.shards is None and array.nchunks_initialized < n_stored:
+        found = f"{n_stored - array.nchunks_initialized} of {n_stored} chunks are missing"
+    if found:
+        raise SamplesFileError(
+            f"{reader._name}: {found}. Either it was lost, or it was left out because it holds the fill value "
+            f"{array.fill_value} only; if so, write it again with config={{'write_empty_chunks': True}}."
+        )
 
 
-def _incomplete(reader: ZarrReader, found: str) -> SamplesFileError:
-    return SamplesFileError(
-        f"{reader._name}: {found}. Either it was lost, or it was left out because it holds the fill value "
-        f"{reader.array.fill_value} only; if so, write it again with config={{'write_empty_chunks': True}}."
-    )
-
-
-@dataclass(frozen=True)
-class State:
-    """What the system knows of the files of a folder."""
-
-    digest: str
-    newest: str
-
-
-def _state(folder: str | os.PathLike[str]) -> State:
+def _digest_folder(folder: str | os.PathLike[str]) -> tuple[str, str]:
+    """Digest of names, sizes and dates of the files of a folder, and the name of the newest."""
     facts, newest = [], (0, "")
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -234,4 +304,4 @@ def _state(folder: str | os.PathLike[str]) -> State:
                 continue
             facts.append(f"{os.path.relpath(path, folder)} {status.st_size} {status.st_mtime_ns}")
             newest = max(newest, (status.st_mtime_ns, path))
-    return State(started_digest(*sorted(facts)).hexdigest(), newest[1])
+    return start_digest(*sorted(facts)).hexdigest(), newest[1]
