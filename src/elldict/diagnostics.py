@@ -317,6 +317,8 @@ def doubt_estimate(
     It did not converge, atoms are mixed, codes are not independent, or chance explains them. `dependent` and
     `correlated` are None where samples were doubted before, and codes are not what they should be for that reason.
     """
+    stats = estimate.lp_stats
+    assert stats is not None
     if not estimate.converged and not estimate.stopped:
         yield ConvergenceWarning, f"The fit did not converge ({estimate.status}). Raise max_iter or tol."
     if estimate.mixed and not all(pair.nearly_separate for pair in estimate.mixed):
@@ -335,7 +337,11 @@ def doubt_estimate(
             f"about {100 * error:.2g} % for that alone. Set whiten=True, unless the dictionary is orthogonal and its "
             "codes depend on each other.",
         )
-    gaussian = np.flatnonzero(find_gaussian_rows(estimate, statistics.rank)[order])
+    # two reasons: codes no sparser than chance makes them; kappa = E g z - E z^2 E g' <= 0, where l_p has no maximum
+    r = stats.weight
+    gz, z2, slope = to_numpy(stats.value) / r, to_numpy(stats.z2) / r, to_numpy(stats.slope) / r
+    doubtful = (score_sparsity(stats) < chance_score(statistics.rank)) | (gz - z2 * slope <= 0)
+    gaussian = np.flatnonzero(doubtful[order])
     if len(gaussian) and statistics.n_samples > statistics.n_features:  # too few samples were warned of before
         yield (
             NotIdentifiableWarning,
@@ -344,19 +350,6 @@ def doubt_estimate(
             "which maximising a norm with p > 2 cannot find and FastICA can. Give more samples, lower n_components, or "
             "use these atoms as a basis only.",
         )
-
-
-def find_gaussian_rows(estimate: Estimate, n_directions: int) -> NDArray[np.bool_]:
-    """Rows of A whose codes could be those of Gaussian or sub-Gaussian sources.
-
-    Two reasons to doubt: codes no sparser than chance makes them, and kappa = E g z - E z^2 E g' <= 0, where the l_p
-    objective does not even have a maximum at the source.
-    """
-    stats = estimate.lp_stats
-    assert stats is not None
-    r = stats.weight
-    gz, z2, slope = to_numpy(stats.value) / r, to_numpy(stats.z2) / r, to_numpy(stats.slope) / r
-    return np.asarray((score_sparsity(stats) < chance_score(n_directions)) | (gz - z2 * slope <= 0))
 
 
 def _describe_mixed(mixed: Sequence[MixedPair], rank: NDArray[np.intp]) -> str:

@@ -84,7 +84,8 @@ def fit_dictionary(
     errors = diagnostics.estimate_atom_errors(
         estimate, whitening, statistics, dependent=dependent, correlated=correlated, least=least
     )
-    order = order_atoms(estimate)
+    assert estimate.lp_stats is not None
+    order = np.argsort(-to_numpy(estimate.lp_stats.value), kind="stable")  # by decreasing share of the l_p objective
     if stacklevel is not None:
         if doubts or not estimate.converged:
             dependent = correlated = None
@@ -127,12 +128,6 @@ def _draw_starts(
 
 
 # --- canonical order and sign -----------------------------------------------------------------------------------------
-
-
-def order_atoms(estimate: Estimate) -> NDArray[np.intp]:
-    """Which row of A becomes which atom: by decreasing share of the l_p objective."""
-    assert estimate.lp_stats is not None
-    return np.argsort(-to_numpy(estimate.lp_stats.value), kind="stable")
 
 
 def make_atoms(

@@ -30,7 +30,8 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Dataset
     The kind of X is looked at first: scikit-learn's own check would load a file whole, and turns arrays that it does
     not know into NumPy. Whether all values are finite is left to the first pass over the tiles.
     """
-    if is_source(X) and not _left_to_scikit_learn(X):
+    in_memory = type(X) is np.ndarray
+    if not in_memory and is_source(X) and not _left_to_scikit_learn(X):
         return _checked_source(estimator, open_samples(X), fitting=fitting)
     return _checked_array(estimator, X, fitting=fitting, n_least=2)
 
@@ -48,7 +49,7 @@ def check_batch(estimator: BaseEstimator, X: Any, *, first: bool) -> ArrayDatase
 
 
 def _checked_array(estimator: BaseEstimator, X: Any, *, fitting: bool, n_least: int) -> ArrayDataset:
-    if is_foreign(X):
+    if type(X) is not np.ndarray and is_foreign(X):
         _check_foreign(X, n_least if fitting else 1, 2 if fitting else 1)
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
         return ArrayDataset(detach(X))

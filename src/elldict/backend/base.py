@@ -30,12 +30,15 @@ class Backend:
 
     xp: Any
     device: Any
-    on_gpu: bool = field(init=False, repr=False, compare=False)  # which wants large tiles and few calls
+    on_gpu: bool = field(init=False, repr=False, compare=False)
+    prefers_products: bool = field(init=False, repr=False, compare=False)  # ten of them rather than a decomposition
+    prefers_few_calls: bool = field(init=False, repr=False, compare=False)  # each of them had better do much
     kernels: Any = field(init=False, repr=False, compare=False)  # module `triton_kernels` where it runs, otherwise None
 
     def __post_init__(self) -> None:
         on_gpu = is_gpu(self.xp, self.device)
-        object.__setattr__(self, "on_gpu", on_gpu)
+        for name in ("on_gpu", "prefers_products", "prefers_few_calls"):
+            object.__setattr__(self, name, on_gpu)
         object.__setattr__(self, "kernels", find_kernels(self.xp) if on_gpu else None)
 
     @classmethod
@@ -44,16 +47,6 @@ class Backend:
         if type(array) is np.ndarray:  # to ask takes microseconds, and small problems ask often
             return NUMPY
         return cls(array_api_compat.array_namespace(array), array_api_compat.device(array))
-
-    @property
-    def prefers_products(self) -> bool:
-        """Whether products of matrices are so much faster than decompositions that ten of them are better than one."""
-        return self.on_gpu
-
-    @property
-    def prefers_few_calls(self) -> bool:
-        """Whether a call takes so long that it had better do much: both objectives at once, no minibatches."""
-        return self.on_gpu
 
     @property
     def can_capture(self) -> bool:
@@ -145,13 +138,9 @@ def real_dtype(array: Array) -> str:
     return "float32" if array.dtype == xp.float32 else "float64"
 
 
-def storage_dtype(precision: str) -> str:
-    """Type in which numbers are held whose products are made in this precision.
-
-    "tfloat32" multiplies float32 numbers by their first eleven binary digits where a device has that, five times
-    faster; elsewhere it is float32.
-    """
-    return "float32" if precision == "tfloat32" else precision
+STORED = {"tfloat32": "float32", "float32": "float32", "float64": "float64"}
+"""Type in which numbers are held whose products are made in a precision. "tfloat32" multiplies float32 numbers by their
+first eleven binary digits where a device has that, five times faster; elsewhere it is float32."""
 
 
 def total(array: Array) -> float:
@@ -177,10 +166,6 @@ class Work(Protocol):
 
     def column_sums(self, array: Array) -> Array:
         """Sums over the rows of a tile (b, m), in float64."""
-        ...
-
-    def product_sums(self, a: Array, b: Array) -> Array:
-        """Column sums of a product of two arrays, entry by entry."""
         ...
 
 
@@ -251,10 +236,6 @@ class FreshWork:
         xp = Backend.of(array).xp
         return xp.sum(array, axis=0, dtype=xp.float64)
 
-    def product_sums(self, a: Array, b: Array) -> Array:
-        """Column sums of a product of two arrays, entry by entry."""
-        return self.column_sums(a * b)
-
 
 class GpuWork(FreshWork):
     """Results of one pass go into fresh arrays: torch keeps memory that was let go, and hands it out again."""
@@ -273,13 +254,12 @@ FLOAT32_ROWS = 256
 """Rows of a float32 tile that are added up in float32: short enough to keep six digits."""
 
 
+@dataclass
 class BufferedWork:
     """Results of one pass go into named buffers: fresh memory for each tile costs page faults."""
 
-    fused = None
-
-    def __init__(self) -> None:
-        self._buffers: dict[str, NDArray[Any]] = {}
+    fused: Fused | None = None
+    _buffers: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def matmul(self, a: NDArray[Any], b: NDArray[Any], into: str) -> NDArray[Any]:
         """Product a @ b."""
@@ -308,10 +288,6 @@ class BufferedWork:
             blocks = array[: n_blocks * FLOAT32_ROWS].reshape(n_blocks, FLOAT32_ROWS, -1)
             total += np.add.reduce(np.matmul(ones[:FLOAT32_ROWS], blocks), axis=0, dtype=np.float64)
         return total
-
-    def product_sums(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
-        """Column sums of a product of two arrays, entry by entry."""
-        return self.column_sums(self.map(np.multiply, a, b, into="product"))
 
     def _buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         rows = shape[0]

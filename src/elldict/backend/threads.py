@@ -36,7 +36,10 @@ def map_in_order(make_worker: Callable[[], Callable[[Job], Result]], jobs: Seque
             result: Result = own.worker(job)
             return result
 
-        yield from _limit.pool().map(work, jobs)
+        with _limit.lock:
+            if _limit.pool is None:
+                _limit.pool = ThreadPoolExecutor(n_threads, thread_name_prefix="elldict")
+        yield from _limit.pool.map(work, jobs)
 
 
 class _Limit:
@@ -47,22 +50,8 @@ class _Limit:
         self.users = 0
         self.n_threads = 1
         self.context: AbstractContextManager[Any] | None = None
-        self._pool: ThreadPoolExecutor | None = None
-
-    def pool(self) -> ThreadPoolExecutor:
-        """Threads that wait for the next pass: to start them takes as long as a pass over a small problem."""
-        with self.lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="elldict")
-            return self._pool
-
-    def release(self) -> None:
-        """Give the cores back."""
-        if self.context is not None:
-            self.context.__exit__(None, None, None)
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-            self._pool = None
+        # threads that wait for the next pass: to start them takes as long as a pass over a small problem
+        self.pool: ThreadPoolExecutor | None = None
 
 
 _limit = _Limit()
@@ -106,4 +95,8 @@ def one_blas_thread() -> Iterator[int]:
         with _limit.lock:
             _limit.users -= 1
             if _limit.users == 0:
-                _limit.release()
+                if _limit.context is not None:
+                    _limit.context.__exit__(None, None, None)
+                if _limit.pool is not None:
+                    _limit.pool.shutdown(wait=False)
+                    _limit.pool = None

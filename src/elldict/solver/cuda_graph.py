@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, replace
 
 from elldict.backend import torch as gpu
-from elldict.backend.base import Array, Backend, storage_dtype
+from elldict.backend.base import STORED, Array, Backend
 from elldict.data.dataset import ArrayDataset
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample
@@ -219,7 +219,7 @@ class CudaGraphStepper(Stepper):
         """The objective with coefficients in memory of its own, to be written over."""
         if not isinstance(objective, SpikeSlabLikelihood):
             return objective
-        dtype, xp = storage_dtype(self.phase.precision), self.backend.xp
+        dtype, xp = STORED[self.phase.precision], self.backend.xp
         found = Coefficients.of(objective.law, self.backend, dtype)
         halves = xp.stack([found.offset, found.rate])
         others = xp.stack([found.steep, found.kept, found.precision, found.level])

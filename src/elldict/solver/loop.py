@@ -229,12 +229,13 @@ def run_phase(problem: Problem, number: int, phase: Phase, A: Array) -> Estimate
     return stepper.finish(moved, here, status)
 
 
+@dataclass
 class Stepper:
     """How a phase gets from one iterate to the next: step by step, the host looking at each."""
 
-    def __init__(self, problem: Problem, phase: Phase) -> None:
-        self.problem, self.phase = problem, phase
-        self.scores: list[float] = []  # sparsity at each iterate, of minibatches
+    problem: Problem
+    phase: Phase
+    scores: list[float] = field(default_factory=list)  # sparsity at each iterate, of minibatches
 
     def begin(self, A: Array) -> Iterate:
         """The objective of the phase, and its statistics at A."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from elldict.backend.base import Array, Backend, Work, make_workspace, storage_dtype, to_numpy, total
+from elldict.backend.base import STORED, Array, Backend, Work, make_workspace, to_numpy, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.theory.error_bars import CodeMoments
@@ -83,7 +83,7 @@ class Terms:
         return Weighted(((self.gain, (self.g, other)),))
 
 
-def sum_term(term: Term, n_rows: int, work: Work, known: dict[tuple[int, ...], Array]) -> Array:
+def sum_term(term: Term, n_rows: int, work: Work, xp: Any, known: dict[tuple[int, ...], Array]) -> Array:
     """Column sums (m,) of a term over the rows of a tile, in float64.
 
     `known` holds the sums of parts that several terms share, by identity of their arrays.
@@ -99,7 +99,8 @@ def sum_term(term: Term, n_rows: int, work: Work, known: dict[tuple[int, ...], A
             arrays = part if isinstance(part, tuple) else (part,)
             key = tuple(map(id, arrays))
             if key not in known:
-                known[key] = work.product_sums(*arrays) if len(arrays) > 1 else work.column_sums(*arrays)
+                whole = arrays[0] if len(arrays) == 1 else work.map(xp.multiply, *arrays, into="product")
+                known[key] = work.column_sums(whole)
             summed = known[key]
         result = summed if result is None else result + factor * summed
     return result
@@ -336,7 +337,7 @@ class EvaluationKernel:
 
     def bind(self, backend: Backend) -> Callable[[Array], Statistics]:
         """Return the function that evaluates one tile."""
-        xp, stored = backend.xp, storage_dtype(self.precision)
+        xp, stored = backend.xp, STORED[self.precision]
         dtype, work = getattr(xp, stored), make_workspace(backend, self.precision)
         shrink = _power_of_two(self.unit, self.precision)
         B = backend.asarray(self.B, "float64")
@@ -362,17 +363,17 @@ class EvaluationKernel:
                 if terms.secondary is not None:
                     secondary = xp.astype(work.matmul(terms.secondary.T, Y, into="gradient"), xp.float64)
             if with_moments:
-                slope = sum_term(terms.slope, n_rows, work, known)
-                g2 = sum_term((terms.g, terms.g) if terms.g2 is None else terms.g2, n_rows, work, known)
+                slope = sum_term(terms.slope, n_rows, work, xp, known)
+                g2 = sum_term((terms.g, terms.g) if terms.g2 is None else terms.g2, n_rows, work, xp, known)
                 g2 = terms.gain**2 * g2 if scaled else g2
-                z2 = sum_term((Z, Z) if terms.z2 is None else terms.z2, n_rows, work, known)
-                gz = None if with_gradient else sum_term(terms.multiply(Z), n_rows, work, known)
+                z2 = sum_term((Z, Z) if terms.z2 is None else terms.z2, n_rows, work, xp, known)
+                gz = None if with_gradient else sum_term(terms.multiply(Z), n_rows, work, xp, known)
                 for name, term in terms.extra.items():
-                    extra[name] = sum_term(term, n_rows, work, known)
+                    extra[name] = sum_term(term, n_rows, work, xp, known)
             if Quantities.INACTIVE in self.quantities:
                 inactive = _sum_inactive(terms, Y, xp)
             if terms.value is not None or not with_gradient:
-                value = sum_term(terms.multiply(Z) if terms.value is None else terms.value, n_rows, work, known)
+                value = sum_term(terms.multiply(Z) if terms.value is None else terms.value, n_rows, work, xp, known)
             return Statistics(float(n_rows), value, G, slope, g2, z2, gz, inactive, secondary, extra)
 
         return evaluate_tile

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,8 +102,7 @@ def estimate_on_all(context: FitContext, starts: Starts) -> Outcome:
 def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     """Evaluate few samples first."""
     schedule = Schedule(context, Subsampler(context.samples, context.rng, several=context.n_starts > 1))
-    pilot, problem, history = schedule.run_pilot(starts)
-    n_before = sum(iteration.start == problem.start for iteration in history)
+    pilot, problem, history, n_before = schedule.run_pilot(starts)
     estimate = schedule.refine(pilot, problem) if schedule.will_refine else None
     if estimate is None:
         estimate = context.choose(*schedule.run_on_all(pilot, problem))
@@ -121,20 +121,24 @@ class Schedule:
         """Whether a refinement is tried, so that the l_p estimate need not be a fine one."""
         return self.context.refine in ("auto", "bernoulli-gaussian")
 
-    def run_pilot(self, starts: Starts) -> tuple[Estimate, Problem, list[Iteration]]:
-        """The l_p estimate on as few samples as give it a small error bar; its problem, and all iterations."""
+    def run_pilot(self, starts: Starts) -> tuple[Estimate, Problem, list[Iteration], int]:
+        """The l_p estimate on as few samples as give it a small error bar.
+
+        Also its problem, the iterations of all starts before one was chosen, and how many of them are its own.
+        """
         context = self.context
         samples = self.subsampler.begin()
         score = self._score_held_out if isinstance(samples, Minibatches) else None
         phases, share = self._make_phases(samples), self._share_of(samples)
         pilot, problem, history = run_starts(samples, context.whitening, phases, starts, context.log, share, score)
+        n_before = len(problem.iterations)
         while samples is not context.samples and not pilot.stopped:
             if not isinstance(samples, Minibatches) and is_small(pilot):
                 break
             samples = self._choose_next(samples, pilot)
             problem = self._move_to(samples, problem)
             pilot = run_phases(pilot.A, problem, self._make_phases(samples)[-1:])
-        return pilot, problem, history
+        return pilot, problem, history, n_before
 
     def run_on_all(self, pilot: Estimate, problem: Problem) -> tuple[Estimate, Problem]:
         """The l_p estimate on all samples."""
@@ -154,7 +158,9 @@ class Schedule:
         on_all = few is context.samples
         drawn = context.drawn if on_all else CodeSubsample.draw(few, context.whitening, context.rng)
         skip = not on_all and not few.backend.prefers_few_calls
-        lp_phase = context.phases[-1] if on_all else _relax_tol(context.phases[-1])
+        lp_phase = context.phases[-1]
+        if not on_all:  # the digits that a small tolerance asks for are left to the final phase
+            lp_phase = replace(lp_phase, tol=max(lp_phase.tol, DEFAULT_TOL))
         refinement = Refinement(problem, drawn, lp_phase, context.rng, SUBSAMPLE_NOISE_FRACTION, skip)
         found = self._find_start(refinement, pilot, on_all=on_all)
         if found is None or found.stopped:
@@ -215,28 +221,22 @@ class Schedule:
 
     def _make_phases(self, samples: Dataset) -> list[Phase]:
         """Phases of l_p on some samples; if they do not end soon, samples are too few."""
-        phases = list(self.context.phases)
+        phases, few_calls = list(self.context.phases), samples.backend.prefers_few_calls
+        options: dict[str, Any] = {"max_iter": min(phases[-1].max_iter, MAX_SUBSAMPLE_STEPS)}
         if samples is self.context.samples:
             if not self.will_refine:
                 return phases
-            return [replace(_relax_tol(phase), noise_fraction=SUBSAMPLE_NOISE_FRACTION) for phase in phases]
-        most = min(phases[-1].max_iter, MAX_SUBSAMPLE_STEPS)
-        if isinstance(samples, Minibatches):
-            return [replace(phase, max_iter=most, minibatches=True, give_up=looks_gaussian_unseen) for phase in phases]
-        # a device that begins with a subsample settles l_p there, and writes over the statistics of the last pass
-        few_calls = samples.backend.prefers_few_calls
-        fraction = SUBSAMPLE_NOISE_FRACTION if few_calls else LP_SUBSAMPLE_NOISE_FRACTION
-        return [
-            replace(
-                _relax_tol(phase),
-                precision=samples.backend.coarse_precision(phase.precision),
-                max_iter=most,
-                noise_fraction=fraction,
-                give_up=looks_gaussian,
-                skip_final_evaluation=not few_calls,
-            )
-            for phase in phases
-        ]
+            options = {"noise_fraction": SUBSAMPLE_NOISE_FRACTION}
+        elif isinstance(samples, Minibatches):
+            options |= {"minibatches": True, "give_up": looks_gaussian_unseen}
+        else:
+            # a device that begins with a subsample settles l_p there, and writes over the statistics of the last pass
+            fraction = SUBSAMPLE_NOISE_FRACTION if few_calls else LP_SUBSAMPLE_NOISE_FRACTION
+            options |= {"noise_fraction": fraction, "give_up": looks_gaussian, "skip_final_evaluation": not few_calls}
+            options["precision"] = samples.backend.coarse_precision(phases[-1].precision)
+        for number, phase in enumerate(phases):  # digits beyond the default are left to the final phase
+            phases[number] = replace(phase, tol=max(phase.tol, DEFAULT_TOL), **options)
+        return phases
 
     def _choose_next(self, samples: Dataset, pilot: Estimate) -> Dataset:
         """Samples to evaluate next: after minibatches that led somewhere, as many as give a small error bar."""
@@ -246,12 +246,14 @@ class Schedule:
         if not pilot.converged:
             return subsampler.minibatches(2 * size) or subsampler.subsample(GROWTH * size)
         error = float(mean_error(pilot.stats)) * pilot.stats.weight
-        sizes = [candidate for candidate in subsampler.sizes if candidate >= size]
-        for candidate in sizes:
-            if error < LIKELY * SMALL_ERROR * candidate:
-                return subsampler.subsample(candidate)
-        if sizes and error < UNLIKELY * SMALL_ERROR * sizes[-1]:  # worth a try, since all samples cost more
-            return subsampler.subsample(sizes[-1])
+        largest = 0
+        for candidate in subsampler.sizes:
+            if candidate >= size:
+                largest = candidate
+                if error < LIKELY * SMALL_ERROR * candidate:
+                    return subsampler.subsample(candidate)
+        if error < UNLIKELY * SMALL_ERROR * largest:  # worth a try, since all samples cost more
+            return subsampler.subsample(largest)
         return self.context.samples
 
     def _score_held_out(self, end: Estimate) -> float:
@@ -306,11 +308,6 @@ def _weigh_evidence(stats: Statistics, A: Array) -> Decision:
     lp = stats.of_secondary()
     between = pairwise_angles(lp, stats.secondary, A, 0.1) - pairwise_angles(stats, stats.G, A, 0.1)
     return apply_hausman_test(lp.moments, stats, 2 * total(between * between) / int(A.shape[0]))
-
-
-def _relax_tol(phase: Phase) -> Phase:
-    """The same phase on samples that are not all: the digits that a small `tol` asks for are left to the last one."""
-    return replace(phase, tol=max(phase.tol, DEFAULT_TOL))
 
 
 def _stop_at(pilot: Estimate, drawn: CodeSubsample, status: str) -> Estimate:
