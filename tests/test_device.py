@@ -17,7 +17,6 @@ from elldict.data.gpu_stream import GpuStreamDataset, place_on_device, stream_bl
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SmallerTilesWarning
-from elldict.solver import spike_slab as device_law
 from elldict.solver.directions import lack_of_orthonormality, polar_by_products, polar_nearby, random_orthonormal
 from elldict.solver.objective import Lp, Quantities, evaluate
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_roughly, fit_spike_slab, update_spike_slab
@@ -292,29 +291,34 @@ def codes(rng):
     return np.where(active, rng.standard_normal((3000, 24)), 0.05 * rng.standard_normal((3000, 24)))
 
 
-def test_laws_fitted_where_codes_are_agree_with_those_of_the_host(codes, elsewhere):
-    squares, least = elsewhere.asarray((codes**2).T, "float64"), elsewhere.asarray(np.array([1e-12]), "float64")
-    counts = CodeHistogram.of(codes)
+@pytest.mark.parametrize("loudest", [1.0, 5.0])  # so different are atoms that a full fit leaves them to the host
+def test_laws_fitted_where_codes_are_agree_with_those_of_the_host(codes, elsewhere, monkeypatch, loudest):
+    codes[:, 0] *= loudest
+    here = CodeHistogram.of(codes)
+    as_if_on_a_card(monkeypatch)
+    there = CodeHistogram.of(elsewhere.asarray(codes, "float64"))
+    assert there.count is None
     start = SpikeSlab(np.full(24, 0.2), np.full(24, 1.5), 0.01, 1e-12)
-    first = device_law.DeviceLaw.of(start, elsewhere)
-    for law, model in (
-        (device_law.fitted_on_device(squares, least), fit_spike_slab(counts, least_noise=1e-12)),
-        (device_law.rough_on_device(squares, least), fit_roughly(counts, least_noise=1e-12)),
-        (device_law.followed_on_device(squares, first, least), update_spike_slab(counts, start)),
+    for fit in (
+        lambda squares: fit_spike_slab(squares, least_noise=1e-12),
+        lambda squares: fit_roughly(squares, least_noise=1e-12),
+        lambda squares: update_spike_slab(squares, start),
     ):
-        found = law.on_host(1e-12)
+        found, expected = fit(there), fit(here)
+        assert isinstance(found.density, np.ndarray)
         # the host rounds codes to half an octave
-        np.testing.assert_allclose(found.density, model.density, rtol=0.03)
-        np.testing.assert_allclose(found.power, model.power, rtol=0.03)
-        assert found.noise == pytest.approx(model.noise, rel=0.05)
-    assert float(device_law.alike_on_device(first, first)) == 1
-    assert float(device_law.alike_on_device(device_law.fitted_on_device(squares, least), first)) == 0
+        np.testing.assert_allclose(found.density, expected.density, rtol=0.03)
+        np.testing.assert_allclose(found.power, expected.power, rtol=0.03)
+        assert found.noise == pytest.approx(expected.noise, rel=0.05)
 
 
-def test_codes_of_very_unlike_atoms_are_left_to_the_host(codes, elsewhere):
-    codes[:, 0] *= 5
-    squares, least = elsewhere.asarray((codes**2).T, "float64"), elsewhere.asarray(np.array([1e-12]), "float64")
-    assert device_law.fitted_on_device(squares, least) is None
+def test_a_law_that_hardly_differs_is_kept(codes, elsewhere, monkeypatch):
+    as_if_on_a_card(monkeypatch)
+    squares = CodeHistogram.of(elsewhere.asarray(codes, "float64"))
+    law = fit_spike_slab(squares, least_noise=1e-12)
+    assert update_spike_slab(squares, law) is law
+    other = SpikeSlab(np.full(24, 0.2), np.full(24, 1.5), 0.01, 1e-12)
+    assert update_spike_slab(squares, other) is not other
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
