@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,6 @@ from elldict.backend.base import Array, Backend, to_numpy, total
 from elldict.data.statistics import SampleStatistics, Whitening
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.result import Estimate, FitResult, Iteration
-from elldict.solver.loop import score_sparsity
 from elldict.solver.mixed_atoms import MixedPair
 from elldict.solver.objective import Lp, Objective, compute_derivatives
 from elldict.solver.spike_slab import SpikeSlabLikelihood
@@ -25,6 +23,7 @@ from elldict.theory.error_bars import (
     atom_errors,
     chance_score,
     sampling_condition,
+    sparsity_score,
     whitening_error,
     with_small_sample_correction,
 )
@@ -75,7 +74,9 @@ def estimate_atom_errors(
     """Error bar of each row of A (m,): sampling, mixtures, dependence, correlation, whitening, an early end."""
     assert estimate.lp_stats is not None
     r, moments = estimate.lp_stats.weight, estimate.stats.moments
-    n_unsought, variance = find_unsought(estimate, statistics)
+    n_unsought, variance = 0, 0.0
+    if estimate.A.shape[0] < statistics.rank:
+        n_unsought, variance = find_unsought(estimate, statistics)
     first_order = atom_errors(moments, r, n_unsought, variance)
     errors = np.array(to_numpy(with_small_sample_correction(first_order, statistics.rank, r)))
     for pair in estimate.mixed:  # moments do not show it: half of each is the other, or it is not known how much
@@ -117,10 +118,10 @@ def make_result(
     components, unmixing = atoms
     n_filled = len(components) - len(order)  # atoms beyond the rank have no codes
     unit = 1.0 if whitening.whitened else whitening.unit
-    n_unsought, variance = find_unsought(estimate, statistics)
-    rest = np.zeros((0, statistics.rank))  # orthonormal rows orthogonal to those of A
-    if n_unsought:
+    rest, rest_std = np.zeros((0, statistics.rank)), 1.0
+    if len(order) < statistics.rank:  # orthonormal rows orthogonal to those of A
         rest = np.linalg.qr(to_numpy(estimate.A).T, mode="complete")[0].T[len(order) :]
+        rest_std = float(np.sqrt(find_unsought(estimate, statistics)[1])) / unit
     result = FitResult(
         components=components,
         unmixing=unmixing,
@@ -131,7 +132,7 @@ def make_result(
         atom_error=np.append(errors[order], np.full(n_filled, np.nan)),
         expected_error=float(np.mean(errors[order])),
         rest=whitening.unmixing(rest),
-        rest_std=float(np.sqrt(variance)) / unit if n_unsought else 1.0,
+        rest_std=rest_std,
         objective=lp_stats.mean_value,
         converged=estimate.converged,
         status=estimate.status,
@@ -263,12 +264,6 @@ def _measure_common_scale(Z: Array) -> float:
 Doubt = tuple[type[Warning], str]
 
 
-def warn(doubts: Sequence[Doubt], stacklevel: int) -> None:
-    """Warn the caller that many levels up."""
-    for category, message in doubts:
-        warnings.warn(message, category, stacklevel=stacklevel + 1)
-
-
 def doubt_samples(statistics: SampleStatistics, *, whiten: bool) -> Iterator[Doubt]:
     """Reasons why an orthogonal dictionary cannot be learned from these samples as asked."""
     r, n, k = statistics.n_samples, statistics.n_features, statistics.rank
@@ -340,7 +335,8 @@ def doubt_estimate(
     # two reasons: codes no sparser than chance makes them; kappa = E g z - E z^2 E g' <= 0, where l_p has no maximum
     r = stats.weight
     gz, z2, slope = to_numpy(stats.value) / r, to_numpy(stats.z2) / r, to_numpy(stats.slope) / r
-    doubtful = (score_sparsity(stats) < chance_score(statistics.rank)) | (gz - z2 * slope <= 0)
+    scores = sparsity_score(to_numpy(stats.extra["magnitude"]) / r, z2, r)
+    doubtful = (scores < chance_score(statistics.rank)) | (gz - z2 * slope <= 0)
     gaussian = np.flatnonzero(doubtful[order])
     if len(gaussian) and statistics.n_samples > statistics.n_features:  # too few samples were warned of before
         yield (

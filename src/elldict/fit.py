@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,8 +63,8 @@ def fit_dictionary(
     log.passes += 1
     m = check_n_components(options.n_components, statistics, whiten=options.whiten)
     doubts = list(diagnostics.doubt_samples(statistics, whiten=options.whiten))
-    if stacklevel is not None:
-        diagnostics.warn(doubts, stacklevel + 1)
+    for category, message in doubts if stacklevel is not None else ():
+        warnings.warn(message, category, stacklevel=(stacklevel or 0) + 1)
 
     whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten)
     phases = _make_phases(options, samples.dtype, bound_codes(statistics, whitening))
@@ -71,7 +72,7 @@ def fit_dictionary(
     drawn = CodeSubsample.draw(samples, whitening, np.random.default_rng(int(rng.integers(2**62))))
     if options.solver == "power" and options.refine is None:
         pilot, _, iterations = run_starts(samples, whitening, phases, starts, log)
-        estimate, history = drawn.complete(pilot), tuple(iterations)
+        estimate, history = replace(pilot, lp_stats=pilot.stats, law=drawn.fit_law(pilot.A)), tuple(iterations)
     else:
         run = estimate_on_all if options.solver == "power" else estimate_by_subsamples
         context = FitContext(samples, whitening, log, phases, rng, options.refine, drawn, options.n_init)
@@ -89,8 +90,8 @@ def fit_dictionary(
     if stacklevel is not None:
         if doubts or not estimate.converged:
             dependent = correlated = None
-        doubts = list(diagnostics.doubt_estimate(estimate, order, statistics, dependent, correlated))
-        diagnostics.warn(doubts, stacklevel + 1)
+        for category, message in diagnostics.doubt_estimate(estimate, order, statistics, dependent, correlated):
+            warnings.warn(message, category, stacklevel=stacklevel + 1)
 
     atoms = make_atoms(to_numpy(estimate.A)[order], whitening, statistics, m)
     result = diagnostics.make_result(estimate, order, errors, atoms, whitening, statistics)

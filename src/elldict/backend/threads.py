@@ -22,18 +22,23 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def map_in_order(make_worker: Callable[[], Callable[[Job], Result]], jobs: Sequence[Job]) -> Iterator[Result]:
-    """Results of all jobs, in the order of the jobs. Each thread makes one worker for itself."""
+def map_in_order(
+    make_worker: Callable[[], Callable[[Any], Result]], jobs: Sequence[Job], prepare: Callable[[Job], Any] | None = None
+) -> Iterator[Result]:
+    """Results of all jobs, in the order of the jobs.
+
+    Each thread makes one worker for itself, which gets what `prepare` makes of a job, if it is given.
+    """
     with one_blas_thread() as n_threads:
         if n_threads == 1 or len(jobs) == 1:
-            yield from map(make_worker(), jobs)
+            yield from map(make_worker(), jobs if prepare is None else map(prepare, jobs))
             return
         own = threading.local()
 
         def work(job: Job) -> Result:
             if not hasattr(own, "worker"):
                 own.worker = make_worker()
-            result: Result = own.worker(job)
+            result: Result = own.worker(job if prepare is None else prepare(job))
             return result
 
         with _limit.lock:

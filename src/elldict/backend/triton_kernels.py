@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from elldict.backend.base import Array
+Array = Any
 
 ROWS, STEP, COLUMNS, WARPS = 512, 16, 64, 4
 """Rows of a program, rows and columns it holds at a time, and its warps of 32 threads."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, real_dtype, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy
 from elldict.backend.threads import map_in_order
 from elldict.exceptions import SmallerTilesWarning
 
@@ -306,7 +306,7 @@ class ArrayDataset:
         fill = partial(object.__setattr__, self)
         fill("n_samples", int(self.X.shape[0]))
         fill("n_features", int(self.X.shape[1]))
-        fill("dtype", real_dtype(self.X))
+        fill("dtype", "float32" if str(self.X.dtype).endswith("float32") else "float64")
         fill("backend", Backend.of(self.X))
         if not self.tile_rows:
             rows = rows_per_tile(self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu)
@@ -316,19 +316,14 @@ class ArrayDataset:
         """Digest of shape, dtype and values: of all values up to 64 MB, of blocks spread over them beyond."""
         digest = start_digest("memory", self.n_samples, self.n_features, self.dtype, self.X.dtype)
         for bounds in choose_digest_ranges(self.n_samples, count_row_bytes(self)):
-            digest.update(to_numpy(self._tile(*bounds)).tobytes())
+            digest.update(to_numpy(self._tile(bounds)).tobytes())
         return digest.hexdigest()
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, by `tree_sum`."""
-
-        def make_worker() -> Callable[[tuple[int, int]], S]:
-            visit = kernel.bind(self.backend)
-            return lambda bounds: visit(self._tile(*bounds))
-
-        if self.backend == NUMPY:  # which has no card to run out of memory on
-            return tree_sum(self._map_tiles(make_worker))
-        return retry_on_oom(self, lambda: tree_sum(self._map_tiles(make_worker)))
+        if self.backend != NUMPY:  # NumPy has no card to run out of memory on
+            return retry_on_oom(self, lambda: tree_sum(map(kernel.bind(self.backend), map(self._tile, self._bounds))))
+        return tree_sum(map_in_order(partial(kernel.bind, NUMPY), self._bounds, self._tile))
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
         """Array of shape (n_samples, n_columns) with what the kernel makes of every tile."""
@@ -342,9 +337,14 @@ class ArrayDataset:
 
         def make_worker() -> Callable[[tuple[int, int]], None]:
             write = make_checked_writer(self, kernel, writer)
-            return lambda bounds: write(bounds[0], self._tile(*bounds))
+            return lambda bounds: write(bounds[0], self._tile(bounds))
 
-        retry_on_oom(self, lambda: list(self._map_tiles(make_worker)))
+        def write_all() -> None:
+            in_order = map_in_order(make_worker, self._bounds) if self.backend == NUMPY else None
+            for _ in map(make_worker(), self._bounds) if in_order is None else in_order:
+                pass
+
+        retry_on_oom(self, write_all)
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
@@ -360,14 +360,15 @@ class ArrayDataset:
         """Block of a sample."""
         return f"block {sample // self.tile_rows + 1} of {-(-self.n_samples // self.tile_rows)}"
 
-    def _map_tiles(self, make_worker: Callable[[], Callable[[tuple[int, int]], T]]) -> Iterator[T]:
-        """What a worker makes of the bounds of every tile, in tile order; on the host, by all cores."""
-        bounds = list(tile_bounds(self.n_samples, self.tile_rows))
-        return map_in_order(make_worker, bounds) if self.backend == NUMPY else map(make_worker(), bounds)
+    @property
+    def _bounds(self) -> list[tuple[int, int]]:
+        """First and last-plus-one row of each tile, but that the last one may end early."""
+        n, rows = self.n_samples, self.tile_rows
+        return list(zip(range(0, n, rows), range(rows, n + rows, rows), strict=True))
 
-    def _tile(self, start: int, stop: int) -> Array:
+    def _tile(self, bounds: tuple[int, int]) -> Array:
         xp = self.backend.xp
-        return xp.astype(self.X[start:stop, :], getattr(xp, self.dtype), copy=False)
+        return xp.astype(self.X[bounds[0] : bounds[1], :], getattr(xp, self.dtype), copy=False)
 
 
 @dataclass(frozen=True)

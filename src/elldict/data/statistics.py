@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -63,11 +63,6 @@ class PartialStatistics:
         mean, scatter, peak = self.mean * shrink, self.scatter * shrink**2, self.peak * shrink
         return replace(self, exponent=exponent, mean=mean, scatter=scatter, peak=peak)
 
-    def on_host(self) -> PartialStatistics:
-        """The same as NumPy arrays."""
-        mean, scatter = to_numpy(self.mean), to_numpy(self.scatter)
-        return replace(self, mean=mean.astype(np.float64), scatter=scatter.astype(np.float64))
-
 
 @dataclass(frozen=True)
 class StatisticsKernel:
@@ -115,6 +110,7 @@ class SampleStatistics:
     dtype: str  # of the samples
     precision: str  # in which they were multiplied
     backend: Backend = NUMPY  # where they are
+    tested: dict[float, bool] = field(default_factory=dict, init=False, repr=False)  # limits of the condition number
 
     @cached_property
     def _eigen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -134,27 +130,23 @@ class SampleStatistics:
     @cached_property
     def rank(self) -> int:
         """Number of directions in which the samples vary, whatever their scale."""
-        if self._surely_full:
+        if self.is_well_conditioned(FULL_RANK_CONDITION):
             return self.n_features
         return int(np.sum(self.eigenvalues > self._rounding * self.eigenvalues[0]))
 
-    @cached_property
-    def _surely_full(self) -> bool:
-        return self._has_condition_below(FULL_RANK_CONDITION)
-
     def is_well_conditioned(self, limit: float) -> bool:
-        """Whether the condition number is below `limit`; False says that a cheap test cannot tell."""
-        return (limit >= FULL_RANK_CONDITION and self._surely_full) or self._has_condition_below(limit)
-
-    def _has_condition_below(self, limit: float) -> bool:
-        """The test, a tenth of the price of eigenvalues.
+        """Whether the condition number is below `limit`, by a test that is a tenth of the price of eigenvalues.
 
         No eigenvalue is larger than the largest sum of absolute values in a row; and none is smaller than what can be
-        taken from the diagonal so that Cholesky's decomposition still exists.
+        taken from the diagonal so that Cholesky's decomposition still exists. False says that this test cannot tell.
         """
-        largest = float(np.max(np.sum(np.abs(self.scatter), axis=1)))
-        least = self.scatter - np.diag(np.full(self.n_features, largest / limit))
-        return is_positive_definite(self.backend.asarray(least, "float64"))
+        if self.tested.get(FULL_RANK_CONDITION) and limit >= FULL_RANK_CONDITION:
+            return True
+        if limit not in self.tested:
+            largest = float(np.max(np.sum(np.abs(self.scatter), axis=1)))
+            least = self.scatter - np.diag(np.full(self.n_features, largest / limit))
+            self.tested[limit] = is_positive_definite(self.backend.asarray(least, "float64"))
+        return self.tested[limit]
 
     @property
     def _rounding(self) -> float:
@@ -210,10 +202,10 @@ def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> Samp
         Multiply in float64 whatever the samples are: whitening divides by the smallest variances.
     """
     precision = "float64" if precise else samples.dtype
-    found = samples.sum(StatisticsKernel(precision)).on_host()
+    found = samples.sum(StatisticsKernel(precision))
     if found.non_finite is not None:
         raise non_finite_error(samples, found.non_finite)
-    mean, scatter = found.mean, found.scatter / found.weight
+    mean, scatter = to_numpy(found.mean), to_numpy(found.scatter) / found.weight
     if not center:
         scatter = scatter + np.outer(mean, mean)
     if not np.any(scatter):
@@ -280,14 +272,6 @@ class Whitening:
     def to_unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes of unit mean square from raw, centred samples."""
         return self.unit * (A if self.to_white is None else A @ self.to_white)
-
-    def pull_gradient(self, G: Array) -> Array:
-        """Gradient (m, k) with respect to A from sum g(z) (unit (y - mean))^T."""
-        return G if self.to_white is None else G @ self.to_white.T
-
-    def pull_matrices(self, H: Array) -> Array:
-        """Matrices (m, k, k) from sums of w (y - mean) (y - mean)^T, up to the unit."""
-        return H if self.to_white is None else self.to_white @ H @ self.to_white.T
 
     def unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes for the user: of unit variance if whitened, else in the units of the data."""

@@ -7,6 +7,7 @@ when it is done. The pass after the last step is in vain, which is why passes th
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, replace
 
@@ -104,8 +105,8 @@ class CudaGraphStepper(Stepper):
         )
         return cls(replace(problem, samples=samples), phase, A) if suitable else None
 
-    def begin(self, A: Array) -> Iterate:
-        """The objective of the phase, and its statistics at A."""
+    def evaluate(self, A: Array, objective: Objective, came_from: Array | None = None) -> Iterate:  # noqa: ARG002
+        """The objective of the phase, and its statistics at A, where it begins."""
         xp = self.backend.xp
         stats = self.problem.evaluate(A, self.objective, self.phase.quantities, self.phase.precision)
         law = None
@@ -144,12 +145,12 @@ class CudaGraphStepper(Stepper):
 
     def accept(self, here: Iterate, moved: Array) -> Iterate:  # noqa: ARG002
         """Take the step, unless it lowers the objective; then the power step, which cannot."""
-        self.problem.count_pass(self.known.value)
+        self._count_pass()
         before, fall = self.before.value, self.before.value - self.known.value
         if not fall <= OBJECTIVE_ROUNDING[self.phase.precision] * abs(before) + self.phase.objective_slack:
             self._arrive_at(power_step(self.view, self.here.A))
             self.known = Numbers(*self.inbox.read())
-            self.problem.count_pass(self.known.value)
+            self._count_pass()
         if not self.known.same:
             self.objective = replace(self.objective)  # type: ignore[type-var]  # another one, in the same memory
         return self._make_iterate()
@@ -169,6 +170,11 @@ class CudaGraphStepper(Stepper):
             law = move_to_host(SpikeSlab(density, power, noise, objective.law.least_noise))
             objective = replace(objective, law=law, known={})
         return replace(end, A=A, objective=objective)
+
+    def _count_pass(self) -> None:
+        self.problem.log.passes += self.problem.share
+        if not math.isfinite(self.known.value):
+            raise self.problem.make_overflow_error(self.known.value)
 
     def _advance(self) -> None:
         """Take a step from there, which becomes here. Reads nothing from the card."""

@@ -115,17 +115,17 @@ class Problem:
     def evaluate(self, A: Array, objective: Objective, quantities: Quantities, precision: str) -> Statistics:
         """One counted pass over the samples."""
         stats = evaluate(self.samples, self.whitening, objective, A, quantities, precision)
-        self.count_pass(stats.mean_value)
+        self.log.passes += self.share
+        if not math.isfinite(stats.mean_value):
+            raise self.make_overflow_error(stats.mean_value)
         return stats
 
-    def count_pass(self, value: float) -> None:
-        """Count one pass, and refuse a mean value of the objective that is not finite."""
-        self.log.passes += self.share
-        if not math.isfinite(value):
-            raise FloatingPointError(
-                f"The objective became {value} in iteration {len(self.iterations) + 1} although all samples "
-                "are finite. Please report this with your p and the scale of your data."
-            )
+    def make_overflow_error(self, value: float) -> FloatingPointError:
+        """Error for a mean value of the objective that is not finite."""
+        return FloatingPointError(
+            f"The objective became {value} in iteration {len(self.iterations) + 1} although all samples are finite. "
+            "Please report this with your p and the scale of your data."
+        )
 
     def record(self, number: int, iterate: Iterate, step: float) -> bool:
         """Write one iteration down; True says that the callback wants to stop."""
@@ -204,10 +204,10 @@ def run_phase(problem: Problem, number: int, phase: Phase, A: Array) -> Estimate
     position = None if log.checkpoint is None else log.checkpoint.recall(problem, number, phase, A)
     first = 1
     if position is None:
-        here = stepper.begin(A)
+        here = stepper.evaluate(A, phase.objective)
     else:
         first, problem.iterations[:] = position.iteration, position.iterations
-        here = stepper.begin(position.A)
+        here = stepper.evaluate(position.A, phase.objective)
         log.passes = position.passes
     before = here
     for iteration in range(first, phase.max_iter + 1):
@@ -237,9 +237,14 @@ class Stepper:
     phase: Phase
     scores: list[float] = field(default_factory=list)  # sparsity at each iterate, of minibatches
 
-    def begin(self, A: Array) -> Iterate:
-        """The objective of the phase, and its statistics at A."""
-        return self._evaluate(A, self.phase.objective)
+    def evaluate(self, A: Array, objective: Objective, came_from: Array | None = None) -> Iterate:
+        """The iterate at A; the objective is updated if A is a step away from where it `came_from`."""
+        if came_from is not None and not objective.fixed:
+            xp = Backend.of(A).xp
+            largest_move = math.sqrt(float(xp.max(xp.sum((A - came_from) ** 2, axis=1))))
+            objective = objective.updated(A, largest_move)
+        phase = self.phase
+        return Iterate(A, objective, self.problem.evaluate(A, objective, phase.quantities, phase.precision))
 
     def move(self, here: Iterate) -> tuple[Array, float]:
         """Where the step leads, and how far that is: the root mean square, over atoms, of the distance."""
@@ -248,12 +253,12 @@ class Stepper:
 
     def accept(self, here: Iterate, moved: Array) -> Iterate:
         """Take the step, unless it lowers the objective; then the power step, which cannot."""
-        there = self._evaluate(moved, here.objective, here.A)
+        there = self.evaluate(moved, here.objective, here.A)
         before, phase = here.stats.mean_value, self.phase
         allowed = OBJECTIVE_ROUNDING[phase.precision] * abs(before) + phase.objective_slack
         if before - there.stats.mean_value <= allowed or phase.direction.monotone:
             return there
-        return self._evaluate(power_step(here.stats, here.A), here.objective, here.A)
+        return self.evaluate(power_step(here.stats, here.A), here.objective, here.A)
 
     def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:
         """Why the step at hand, from `here`, is the last; None if it is not.
@@ -284,22 +289,13 @@ class Stepper:
         A = moved if converged or self.phase.direction.monotone else here.A
         return Estimate(A, here.objective, here.stats, converged, stopped, status)
 
-    def _evaluate(self, A: Array, objective: Objective, came_from: Array | None = None) -> Iterate:
-        """The iterate at A; the objective is updated if A is a step away from where it `came_from`."""
-        if came_from is not None and not objective.fixed:
-            xp = Backend.of(A).xp
-            largest_move = math.sqrt(float(xp.max(xp.sum((A - came_from) ** 2, axis=1))))
-            objective = objective.updated(A, largest_move)
-        phase = self.phase
-        return Iterate(A, objective, self.problem.evaluate(A, objective, phase.quantities, phase.precision))
-
 
 class MinibatchStepper(Stepper):
     """Steps that see other samples in every pass."""
 
     def accept(self, here: Iterate, moved: Array) -> Iterate:
         """Take the step: whether the objective has fallen, other samples do not tell."""
-        return self._evaluate(moved, here.objective, here.A)
+        return self.evaluate(moved, here.objective, here.A)
 
     def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:  # noqa: ARG002
         """End once codes become no sparser."""

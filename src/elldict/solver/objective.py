@@ -78,10 +78,6 @@ class Terms:
     secondary: Array | None = None  # derivative of a second objective at the same codes
     extra: Mapping[str, Term] = field(default_factory=dict)
 
-    def multiply(self, other: Array) -> Weighted:
-        """Return the derivative times another array."""
-        return Weighted(((self.gain, (self.g, other)),))
-
 
 def sum_term(term: Term, n_rows: int, work: Work, xp: Any, known: dict[tuple[int, ...], Array]) -> Array:
     """Column sums (m,) of a term over the rows of a tile, in float64.
@@ -172,7 +168,9 @@ class Lp(LinearCodes):
             extra = {"magnitude": Summed(sums["magnitude"])}
             return Terms(g=g, slope=slope, z2=Summed(sums["z2"]), g2=Summed(sums["g2"]), extra=extra)
         magnitude = work.map(xp.abs, Z, into="magnitude")
-        weight = raise_to_power(magnitude, self.p - 2, work, xp, into="weight")
+        weight = magnitude  # |z|^(p-2)
+        if self.p != 3:
+            weight = raise_to_power(magnitude, self.p - 2, work, xp, into="weight")
         if Quantities.MOMENTS not in quantities:
             return Terms(g=work.map(xp.multiply, weight, Z, into="weight"))
         g = work.map(xp.multiply, weight, Z, into="l_p g")
@@ -210,7 +208,7 @@ class WithSecondary:
             "secondary_magnitude": two.extra["magnitude"],
             "secondary_slope": two.slope,
             "secondary_g2": (two.g, two.g),
-            "cross": one.multiply(two.g),
+            "cross": Weighted(((one.gain, (one.g, two.g)),)),
         }
         if Quantities.GRADIENT not in quantities:
             extra["secondary_value"] = (two.g, Z)
@@ -367,13 +365,18 @@ class EvaluationKernel:
                 g2 = sum_term((terms.g, terms.g) if terms.g2 is None else terms.g2, n_rows, work, xp, known)
                 g2 = terms.gain**2 * g2 if scaled else g2
                 z2 = sum_term((Z, Z) if terms.z2 is None else terms.z2, n_rows, work, xp, known)
-                gz = None if with_gradient else sum_term(terms.multiply(Z), n_rows, work, xp, known)
+                gz = (
+                    None
+                    if with_gradient
+                    else sum_term(Weighted(((terms.gain, (terms.g, Z)),)), n_rows, work, xp, known)
+                )
                 for name, term in terms.extra.items():
                     extra[name] = sum_term(term, n_rows, work, xp, known)
             if Quantities.INACTIVE in self.quantities:
                 inactive = _sum_inactive(terms, Y, xp)
             if terms.value is not None or not with_gradient:
-                value = sum_term(terms.multiply(Z) if terms.value is None else terms.value, n_rows, work, xp, known)
+                F = Weighted(((terms.gain, (terms.g, Z)),)) if terms.value is None else terms.value
+                value = sum_term(F, n_rows, work, xp, known)
             return Statistics(float(n_rows), value, G, slope, g2, z2, gz, inactive, secondary, extra)
 
         return evaluate_tile
@@ -404,11 +407,15 @@ def evaluate(
         return stats
     xp = Backend.of(stats.G).xp
     scale = whitening.unit / _power_of_two(whitening.unit, precision)
-    G, secondary, extra = whitening.pull_gradient(stats.G * scale), stats.secondary, stats.extra
+    G, secondary, inactive, extra = stats.G * scale, stats.secondary, stats.inactive, stats.extra
+    secondary = None if secondary is None else secondary * scale
+    W = whitening.to_white
+    if W is not None:  # from sums over raw samples to derivatives by A
+        G = G @ W.T
+        secondary = None if secondary is None else secondary @ W.T
+        inactive = None if inactive is None else W @ inactive @ W.T
     if secondary is not None:
-        secondary = whitening.pull_gradient(secondary * scale)
         extra = {**extra, "secondary_value": xp.sum(secondary * A, axis=1)}
-    inactive = None if stats.inactive is None else whitening.pull_matrices(stats.inactive)
     gz = xp.sum(G * A, axis=1)  # sum g z^T is G A^T
     value = gz if stats.value is None else stats.value
     return replace(stats, G=G, inactive=inactive, secondary=secondary, gz=gz, value=value, extra=extra)

@@ -234,7 +234,8 @@ class OnlineModel:
         model = self
         for start, stop in self._split(samples.n_samples, half_life):
             part = ArrayDataset(samples.X[start:stop, :])
-            partial = part.sum(StatisticsKernel("float64" if self.whiten else samples.dtype)).on_host()
+            partial = part.sum(StatisticsKernel("float64" if self.whiten else samples.dtype))
+            partial = replace(partial, mean=to_numpy(partial.mean), scatter=to_numpy(partial.scatter))
             if partial.non_finite is not None:
                 raise non_finite_error(samples, replace(partial.non_finite, sample=start + partial.non_finite.sample))
             model = (

@@ -254,13 +254,15 @@ def climb_likelihood(codes: CodeHistogram, start: SpikeSlab, least_noise: float)
     found = scipy.optimize.minimize(
         negative_log_likelihood, x, codes, jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )
-    return replace(_law_at(np.asarray(found.x)), least_noise=start.least_noise)
+    odds, powers, noise = np.split(np.asarray(found.x), [m, 2 * m])
+    return SpikeSlab(1 / (1 + np.exp(-odds)), np.exp(powers), math.exp(noise[0]), start.least_noise)
 
 
 def negative_log_likelihood(x: Vector, codes: CodeHistogram) -> tuple[float, Vector]:
     """Mean over codes, and its gradient, by the log odds of the densities, the log powers and the log noise."""
-    law, count, z2 = _law_at(x), codes.count, codes.z2
+    m, count, z2 = len(x) // 2, codes.count, codes.z2
     assert count is not None
+    law = SpikeSlab(1 / (1 + np.exp(-x[:m])), np.exp(x[m : 2 * m]), math.exp(x[2 * m]))
     number = float(np.sum(count))
     offset, rate = compute_log_odds(law)
     logit = offset[:, None] + rate[:, None] * z2
@@ -273,11 +275,6 @@ def negative_log_likelihood(x: Vector, codes: CodeHistogram) -> tuple[float, Vec
     by_odds = np.sum(active, axis=1) - law.density * np.sum(count, axis=1)
     slopes = np.concatenate([by_odds, law.power * by_whole, [law.noise * (by_noise + np.sum(by_whole))]])
     return -value / number, -slopes / number
-
-
-def _law_at(x: Vector) -> SpikeSlab:
-    m = len(x) // 2
-    return SpikeSlab(1 / (1 + np.exp(-x[:m])), np.exp(x[m : 2 * m]), math.exp(x[2 * m]))
 
 
 # --- the likelihood as an objective -----------------------------------------------------------------------------------
