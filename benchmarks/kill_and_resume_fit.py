@@ -31,7 +31,7 @@ from elldict.record_file import RecordFile
 FIT = """
 import json, sys
 from elldict import LpDictionaryLearning
-from elldict.solver import checkpoint as checkpoints
+from elldict import checkpoint as checkpoints
 data, checkpoint, output, resume, most_bytes, options = sys.argv[1:]
 import numpy as np
 checkpoints.MOST_BYTES = int(most_bytes)

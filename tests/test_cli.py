@@ -67,7 +67,7 @@ def interrupted(arguments, at, monkeypatch):
         return stats(checkpoint, kernel)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "sums", impatient)
+        patch.setattr(Checkpoint, "stats", impatient)
         return cli.run(arguments)
 
 

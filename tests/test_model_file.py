@@ -203,7 +203,7 @@ def test_fault_25_killed_while_writing_leaves_the_old_file(saved):
     before = saved.read_bytes()
     script = f"""
 import os, elldict
-from elldict import model_file
+from elldict import persistence as model_file
 model = elldict.load({str(saved)!r})
 write_members = model_file._write_members
 def die(stream, text, arrays):
