@@ -18,7 +18,7 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, cli
-from elldict.checkpoint import Checkpoint
+from elldict.checkpoint import RecordedDataset
 from elldict.data.writers import NpyWriter
 from elldict.datasets import make_bernoulli_gaussian
 
@@ -58,16 +58,16 @@ def files(tmp_path, samples):
 
 
 def interrupted(arguments, at, monkeypatch):
-    """Run the command line until Ctrl-C is pressed in a look at the samples."""
-    looks, stats = iter(range(1000)), Checkpoint.stats
+    """Run the command line until Ctrl-C is pressed in a pass over the samples."""
+    passes, sum = iter(range(1000)), RecordedDataset.sum
 
-    def impatient(checkpoint, kernel):
-        if next(looks) == at:
+    def impatient(samples, kernel):
+        if next(passes) == at:
             raise KeyboardInterrupt
-        return stats(checkpoint, kernel)
+        return sum(samples, kernel)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "stats", impatient)
+        patch.setattr(RecordedDataset, "sum", impatient)
         return cli.run(arguments)
 
 

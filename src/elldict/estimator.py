@@ -20,7 +20,7 @@ from elldict import persistence as model_file
 from elldict import transform as coding
 from elldict.backend.base import Array, Backend
 from elldict.backend.threads import one_blas_thread
-from elldict.checkpoint import checkpointed
+from elldict.checkpoint import open_checkpoint
 from elldict.data.dataset import Dataset
 from elldict.data.gpu_stream import place_on_device
 from elldict.diagnostics import Laws
@@ -293,8 +293,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 self._learn(samples, given.backend, options, rng, shown)
                 return
             about = {**asdict(options), "random_state": plain_seed(self.random_state)}
-            with checkpointed(checkpoint, samples, about, rng) as (remembered, hook):
-                self._learn(remembered, given.backend, options, rng, hook.telling(shown), hook)
+            with open_checkpoint(checkpoint, samples, about, rng) as recorded:
+                self._learn(recorded, given.backend, options, rng, recorded.wrap_callback(shown), recorded)
 
     def _learn(
         self,
