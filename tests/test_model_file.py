@@ -1,4 +1,4 @@
-"""Model files: complete or absent, and never believed."""
+"""Model files: complete or absent, and checked before they are used."""
 
 import io
 import json
@@ -112,6 +112,8 @@ MUTATIONS = {
     "unknown parameter": change_header(params__evil=1),
     "parameter out of range": change_header(params__p=1.0),
     "parameter of the wrong type": change_header(params__whiten="yes"),
+    "exponents that are no numbers": change_header(params__p=["a"]),
+    "no exponents": change_header(params__p=[]),
     "wrong number of atoms": change_header(fitted__n_components_=5),
     "number of atoms a string": change_header(fitted__n_components_="many"),
     "missing attribute": change_header(fitted={}),

@@ -26,7 +26,7 @@ from elldict.data.gpu_stream import place_on_device
 from elldict.diagnostics import Laws
 from elldict.fit import Options, fitted
 from elldict.online import FitResult, OnlineModel, State, advanced
-from elldict.persistence import packed, unpacked
+from elldict.persistence import pack_model, unpack_model
 from elldict.progress import progress_bar
 from elldict.result import Callback, in_space
 from elldict.solver.loop import CheckpointHook, FitLog
@@ -468,7 +468,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             Where to write; by custom it ends in ``.npz``.
         """
         check_is_fitted(self)
-        model_file.write(path, *packed(self))
+        model_file.write(path, *pack_model(self))
 
     def _shown(self, callback: Callback | None) -> AbstractContextManager[Callback | None]:
         if not self.verbose:
@@ -564,6 +564,6 @@ def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
     """
     header, arrays = model_file.read(path)
     try:
-        return unpacked(LpDictionaryLearning, header, arrays)
+        return unpack_model(LpDictionaryLearning, header, arrays)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise model_file.ModelFileError(f"{path} does not hold a fitted LpDictionaryLearning: {error}") from error

@@ -24,8 +24,9 @@ from elldict.atomic import write_atomically
 from elldict.backend.base import to_numpy
 from elldict.record_file import read_array
 from elldict.result import Iteration
+from elldict.validation import check_exponents
 
-VERSION = 1
+FORMAT_VERSION = 1
 HEADER = "header.json"
 
 MAX_HEADER_BYTES = 2**20
@@ -40,7 +41,7 @@ class ModelFileError(ValueError):
 
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a model file; until it is complete and on disk, an older file at `path` stays as it is."""
-    text = json.dumps({**header, "version": VERSION}, allow_nan=False, indent=1)
+    text = json.dumps({**header, "version": FORMAT_VERSION}, allow_nan=False, indent=1)
     write_atomically(Path(path), lambda stream: _write_members(stream, text, arrays))
 
 
@@ -50,7 +51,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
     with path.open("rb") as stream:  # a file that is not there or not readable is no damaged file
         try:
             with zipfile.ZipFile(stream) as archive:
-                members = _checked_members(path, archive)
+                members = _check_members(path, archive)
                 header = _read_header(path, archive, members.pop(HEADER))
                 arrays = {name.removesuffix(".npy"): _read_member(archive, info) for name, info in members.items()}
         except ModelFileError:
@@ -68,7 +69,7 @@ def _write_members(stream: IO[bytes], text: str, arrays: Mapping[str, NDArray[An
                 npy.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
 
 
-def _checked_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+def _check_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Members by name, none of them larger than the file that holds it."""
     size = path.stat().st_size
     members: dict[str, zipfile.ZipInfo] = {}
@@ -96,8 +97,8 @@ def _read_header(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
     if not isinstance(header, dict):
         raise ModelFileError(f"{path}: the header is a {type(header).__name__}, expected an object.")
     version = header.pop("version", None)
-    if version != VERSION:
-        raise ModelFileError(f"{path} has format version {version!r}; this elldict reads version {VERSION}.")
+    if version != FORMAT_VERSION:
+        raise ModelFileError(f"{path} has format version {version!r}; this elldict reads version {FORMAT_VERSION}.")
     return header
 
 
@@ -129,14 +130,14 @@ SCALARS: dict[str, type] = {
 ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
 REFINEMENTS = (None, "bernoulli-gaussian", "sparse-corruption")
 
-CONSISTENT = 0.01
+MAX_INVERSE_ERROR = 0.01
 """Largest entry of unmixing @ components.T minus the identity that rounding explains, in float32 and whitened too."""
 
 HISTORY_COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
 INTEGER_COLUMNS = ("start", "stage", "iteration")
 
 
-def packed(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of a fitted estimator."""
     header: dict[str, Any] = {
         "class": type(model).__name__,
@@ -153,14 +154,15 @@ def packed(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[Any]
     return header, arrays
 
 
-def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
+def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
     """Estimator of this kind from a header and arrays; KeyError, TypeError or ValueError if they do not fit."""
     if header["class"] != kind.__name__:
         raise ValueError(f"it is a {header['class']!r}")
     model: Any = kind(**header["params"])
     model._validate_params()
+    check_exponents(model.p)
     for name, expected in SCALARS.items():
-        setattr(model, name, _checked_scalar(name, header["fitted"][name], expected))
+        setattr(model, name, _check_scalar(name, header["fitted"][name], expected))
     m, n = model.n_components_, model.n_features_in_
     if header["refined_"] not in REFINEMENTS:
         raise ValueError(f"refined_ is {header['refined_']!r}")
@@ -172,7 +174,7 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
         if array.shape != shape or array.dtype.kind != "f" or not finite:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
         setattr(model, f"{name}_", array)
-    _check_sense(arrays)
+    _check_values(arrays)
     rest = arrays["rest"]
     if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
@@ -186,18 +188,18 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
     return cast(Model, model)
 
 
-def _check_sense(arrays: dict[str, NDArray[Any]]) -> None:
+def _check_values(arrays: dict[str, NDArray[Any]]) -> None:
     """Raise on numbers that no fit gives: codes computed with them would be wrong without a word."""
     density, scale = arrays["density"], arrays["scale"]
     if np.any((density < 0) | (density > 1)) or np.any(scale < 0):
         raise ValueError("density is no share, or scale is negative")
     product = arrays["unmixing"].astype(np.float64) @ arrays["components"].astype(np.float64).T
     error = float(np.max(np.abs(product - np.eye(len(product)))))
-    if not error < CONSISTENT:
+    if not error < MAX_INVERSE_ERROR:
         raise ValueError(f"unmixing does not undo components (off by {error:.2g})")
 
 
-def _checked_scalar(name: str, value: Any, expected: type) -> Any:
+def _check_scalar(name: str, value: Any, expected: type) -> Any:
     if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{name} is {value!r}, expected a {expected.__name__}")
     if isinstance(value, str) and not value.isprintable():
