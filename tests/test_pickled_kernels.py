@@ -1,4 +1,4 @@
-"""Kernels travel to workers: pickled, and after use, they do the same."""
+"""Kernels are sent to workers: pickled after use, they compute the same."""
 
 import pickle
 
@@ -40,7 +40,7 @@ def test_pickled_after_use_a_kernel_does_the_same(easy, number):
     A = random_orthonormal(12, 12, np.random.default_rng(0))
     kernel = list(kernels(X, A))[number]
     backend = prepared(X)[0].backend
-    expected = kernel.bind(backend)(X)  # whatever a kernel remembers of a space must not be in the way
+    expected = kernel.bind(backend)(X)  # what a kernel caches of a backend is not pickled
     found = pickle.loads(pickle.dumps(kernel)).bind(backend)(X)
     if isinstance(expected, np.ndarray):
         np.testing.assert_array_equal(found, expected)

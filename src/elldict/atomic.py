@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+NAMELESS_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""No space, quota or size left: errors of writing alone, which the system raises without the name of the file."""
+
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill a file; until it is complete and on disk, an older one at `path` stays as it is."""
@@ -33,8 +36,12 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            nameless = error.filename is None and error.errno in NAMELESS_ERRORS
+            if nameless or error.filename == str(temporary):
+                error.filename = str(path)
         raise
     _sync(path.parent)
 

@@ -1,16 +1,21 @@
-"""Checkpoints: the results of passes, recorded so that a fit can be resumed by replay."""
+"""Checkpoints: the results of passes, recorded so that a fit can be resumed by replay.
+
+A resumed fit runs from its beginning. Its passes over all samples are replayed from the records as long as there are
+any, and computed and recorded from there on. A record carries a digest of what was asked, so that a fit that asks
+something else is noticed.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import platform
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy
@@ -19,220 +24,42 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array, Backend, is_foreign, to_numpy
 from elldict.data.dataset import Dataset, Kernel, RowWriter, S
 from elldict.data.statistics import PartialStatistics
-from elldict.record_file import Draft, Record, RecordFile, RecordFileError
+from elldict.persistence import list_iterations, tabulate_iterations, to_plain
+from elldict.record_file import Record, RecordFile, RecordFileError
 from elldict.result import Callback, Iteration
 from elldict.solver.loop import Phase, PhasePosition, Problem
 from elldict.solver.objective import Statistics
 
-KINDS: dict[str, Any] = {"Statistics": Statistics, "PartialStatistics": PartialStatistics}
-"""What a pass may bring home; anything else is not recorded."""
+RECORDED_TYPES: dict[str, Any] = {"Statistics": Statistics, "PartialStatistics": PartialStatistics}
+"""Results of passes that are recorded; others are computed again."""
+
+MAX_PHASE_BYTES = 2**26
+"""Results of one phase that are kept before the position in the phase replaces them."""
+
+MIN_SAMPLES_PER_ROW = 32
+"""Drawn rows are recorded if there are so many samples for each: then the samples are large, and slow to read."""
 
 
-def digest(value: Any) -> str:
-    """Digest of a question: dataclasses, arrays and plain values, to the last bit."""
-    state = hashlib.sha256()
-    _feed(state.update, value)
-    return state.hexdigest()[:32]
-
-
-def _feed(update: Callable[[bytes | memoryview], object], value: Any) -> None:
-    if is_dataclass(value):
-        told = (getattr(value, field.name) for field in fields(value) if field.compare)  # others are known anyway
-        _feed(update, (type(value).__name__, *told))
-    elif isinstance(value, (tuple, list)):
-        update(b"(%d" % len(value))
-        for item in value:
-            _feed(update, item)
-    elif isinstance(value, Enum):
-        _feed(update, (type(value).__name__, value.value))
-    elif isinstance(value, float):
-        update(b"f" + struct.pack("<d", value))
-    elif value is None or isinstance(value, (bool, int, str)):
-        update(repr(value).encode() + b";")
-    else:
-        array = to_numpy(value)
-        update(f"{array.dtype.str}{array.shape}".encode())
-        update(np.ascontiguousarray(array).data)
-
-
-def encoded(result: Any) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """What a pass brought home as words and arrays; no words if it is of a kind that is not recorded."""
-    kind = type(result).__name__
-    if KINDS.get(kind) is not type(result):
-        return {}, []
-    arrays: list[NDArray[Any]] = []
-
-    def put(value: Any) -> Any:
-        if value is None or isinstance(value, (int, float)):
-            return value
-        if isinstance(value, Mapping):
-            return {"map": {name: put(item) for name, item in value.items()}}
-        arrays.append(to_numpy(value))
-        return {"array": len(arrays) - 1, "moved": is_foreign(value)}
-
-    values = {field.name: put(getattr(result, field.name)) for field in fields(result)}
-    return {"result": kind, "fields": values}, arrays
-
-
-def decoded(words: Mapping[str, Any], arrays: list[NDArray[Any]], backend: Backend) -> Any:
-    """What a pass brought home; arrays that lived in `backend` are there again."""
-
-    def get(value: Any) -> Any:
-        if isinstance(value, dict) and "map" in value:
-            return {name: get(item) for name, item in value["map"].items()}
-        if isinstance(value, dict):
-            array = arrays[value["array"]]
-            return backend.asarray(array, str(array.dtype)) if value["moved"] else array
-        return value
-
-    return KINDS[words["result"]](**{name: get(value) for name, value in words["fields"].items()})
-
-
-MOST_BYTES = 2**26
-"""Sums of one stage that are kept before they give way to the place it has come to."""
-
-SMALL_PART = 32
-"""Rows are recorded if they are less than one part in so many of the samples: then the samples are large."""
-
-COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
-COUNTS = ("start", "stage", "iteration")
+T = TypeVar("T")
 
 
 class CheckpointError(ValueError):
     """The checkpoint is damaged, or belongs to another fit."""
 
 
-@dataclass
-class Checkpoint:
-    """The record of a fit: read to its end, then written on."""
-
-    file: RecordFile
-    samples: Dataset
-    n_read: int = 0  # records that the fit has been through
-    stage_began: int = 0  # at this record
-    answered: Record | None = None  # the last look
-
-    def stats(self, kernel: Kernel[S]) -> S:
-        """What the kernel adds up to over all samples, from the record if it is there."""
-        key = digest(kernel)
-        self.answered = self._next("sums", key)
-        if self.answered is not None and "result" in self.answered.words:
-            return cast(S, self._decoded(self.answered))
-        result = self.samples.sum(kernel)
-        if (
-            self.answered is None and getattr(result, "non_finite", None) is None
-        ):  # a value that is not finite ends the fit
-            words, arrays = encoded(result)
-            if sum(array.nbytes for array in arrays) > _n_bytes(self.samples):
-                words, arrays = {}, []  # that it was asked is recorded in any case
-            self.answered = self._append({"kind": "sums", "key": key, **words}, arrays)
-        return result
-
-    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Some samples, from the record if it is there."""
-        if SMALL_PART * len(index) > self.samples.n_samples:
-            return self.samples.take(index)
-        key = digest(index)
-        record = self._next("rows", key)
-        if record is not None:
-            return self.file.arrays(record)[0].astype(np.float64)
-        rows = self.samples.take(index)
-        self._append({"kind": "rows", "key": key}, [rows.astype(self.samples.dtype)])
-        return rows
-
-    def telling(self, callback: Callback | None) -> Callback:
-        """The callback, told of what it has not been told before; what it said then holds."""
-
-        def tell(iteration: Iteration) -> bool:
-            record = self._next("told", "")
-            if record is not None:
-                return bool(record.words["stop"])
-            stop = callback is not None and bool(callback(iteration))
-            self._append({"kind": "told", "key": "", "stop": stop})
-            return stop
-
-        return tell
-
-    def recall(self, problem: Problem, number: int, phase: Phase, A: Array) -> PhasePosition | None:
-        """Where the record leaves the stage that begins at A; None if it knows no more than the looks of it."""
-        if not self._follows(problem, phase):
-            return None
-        self.stage_began = self.n_read
-        record = self._next("place", _stage_key(problem, number, phase, A), optional=True)
-        if record is None:
-            return None
-        here, rows = self.file.arrays(record)
-        iterations = tuple(_iteration(row) for row in rows.tolist())
-        A = problem.samples.backend.asarray(here, "float64")
-        return PhasePosition(int(record.words["iteration"]), A, float(record.words["passes"]), iterations)
-
-    def save(self, problem: Problem, number: int, phase: Phase, A: Array, iteration: int, here: Array) -> None:
-        """Put the place a stage has come to where its looks were, once these have become many."""
-        records, began = self.file.records, self.stage_began
-        if not self._follows(problem, phase) or self.n_read < len(records):
-            return
-        if sum(record.size for record in records[began:]) < MOST_BYTES:
-            return
-        words = {"iteration": iteration, "passes": problem.log.passes, "key": _stage_key(problem, number, phase, A)}
-        table = np.array([astuple(iteration)[: len(COLUMNS)] for iteration in problem.iterations], dtype=np.float64)
-        assert self.answered is not None, "a place is reached by looking"
-        # in one go: a place beside the looks that it stands for would be a place too many
-        self.file.rewrite([*records[:began], Draft({"kind": "place", **words}, [to_numpy(here), table]), self.answered])
-        self.n_read = len(self.file.records)
-        self.answered = self.file.records[-1]
-
-    def _follows(self, problem: Problem, phase: Phase) -> bool:
-        """Whether a place in the stage can be kept: all samples, and a contrast that stays what it is."""
-        return (
-            phase.objective.fixed
-            and isinstance(problem.samples, RecordedDataset)
-            and problem.samples.checkpoint is self
-        )
-
-    def _append(self, words: Mapping[str, Any], arrays: list[NDArray[Any]] | None = None) -> Record:
-        record = self.file.append(words, arrays or [])
-        self.n_read += 1
-        return record
-
-    def _next(self, kind: str, key: str, *, optional: bool = False) -> Record | None:
-        """The next record, which has to be the answer to this question; None if the record is used up."""
-        if self.n_read == len(self.file.records):
-            return None
-        record = self.file.records[self.n_read]
-        if record.words.get("kind") != kind and optional:
-            return None
-        if record.words.get("kind") != kind or record.words.get("key") != key:
-            raise self._diverged()
-        self.n_read += 1
-        return record
-
-    def _decoded(self, record: Record) -> Any:
-        try:
-            return decoded(record.words, self.file.arrays(record), self.samples.backend)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise CheckpointError(f"{self.file.path} holds a record that is no answer to a pass: {error}") from error
-
-    def _diverged(self) -> CheckpointError:
-        made, now = self.file.header["made_with"], made_with()
-        changed = ", ".join(f"{name} {made.get(name)}, now {now[name]}" for name in now if made.get(name) != now[name])
-        return CheckpointError(
-            f"Record {self.n_read + 1} of {len(self.file.records)} in {self.file.path} answers another question than "
-            "this fit asks, although samples and parameters are the same: rounding differs. It was made with "
-            f"{changed or 'the same libraries, perhaps on another kind of processor'}. Resume where it was made, or "
-            "delete it and begin again."
-        )
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RecordedDataset:
-    """Samples whose passes are answered from a checkpoint as far as it goes, and written to it from there on."""
+    """Samples whose passes are replayed from a file as far as it goes, and recorded in it from there on."""
 
     samples: Dataset
-    checkpoint: Checkpoint
+    file: RecordFile
+    n_replayed: int = 0  # records that the fit has used or written
+    phase_start: int = 0  # the first record of the phase
+    last_pass: Record | None = None
 
     @property
     def unrecorded(self) -> Dataset:
-        """The samples themselves."""
+        """The samples themselves, for passes that cost less than to record them."""
         return self.samples
 
     @property
@@ -256,109 +83,253 @@ class RecordedDataset:
         return self.samples.backend
 
     def fingerprint(self) -> str:
-        """What tells these samples from others."""
+        """Tell these samples from others."""
         return self.samples.fingerprint()
 
-    def sum(self, kernel: Kernel[S]) -> S:
-        """Add up what the kernel makes of every tile."""
-        return self.checkpoint.stats(kernel)
+    def locate(self, sample: int) -> str:
+        """Say where a sample is found."""
+        return self.samples.locate(sample)
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
-        """Put together what the kernel makes of every tile: never recorded, a row a sample is too much."""
+        """Put together what the kernel makes of every tile; not recorded, since it is as large as the samples."""
         return self.samples.map_rows(kernel, n_columns)
 
     def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the sink what the kernel makes of every tile."""
+        """Write what the kernel makes of every tile."""
         self.samples.write_rows(kernel, writer)
+
+    def sum(self, kernel: Kernel[S]) -> S:
+        """Add up what the kernel makes of every tile."""
+        key = digest(kernel)
+        self.last_pass = self._replay("pass", key)
+        if self.last_pass is not None and "result" in self.last_pass.words:
+            return cast(S, self._decode(self.last_pass, self._decode_result))
+        result = self.samples.sum(kernel)
+        if self.last_pass is None and getattr(result, "non_finite", None) is None:  # such a value ends the fit
+            words, arrays = _encode_result(result)
+            if sum(array.nbytes for array in arrays) > self.n_samples * self.n_features * np.dtype(self.dtype).itemsize:
+                words, arrays = {}, []  # the pass is recorded, its result is computed again
+            self.last_pass = self._record({"kind": "pass", "key": key, **words}, arrays)
+        return result
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index."""
-        return self.checkpoint.take(index)
+        if MIN_SAMPLES_PER_ROW * len(index) > self.n_samples:
+            return self.samples.take(index)
+        key = digest(index)
+        record = self._replay("rows", key)
+        if record is not None:
+            return self._decode(record, lambda _, arrays: arrays[0].astype(np.float64))
+        rows = self.samples.take(index)
+        self._record({"kind": "rows", "key": key}, [rows.astype(self.dtype)])
+        return rows
 
-    def locate(self, sample: int) -> str:
-        """Where a sample is found."""
-        return self.samples.locate(sample)
+    def wrap_callback(self, callback: Callback | None) -> Callback:
+        """The callback, called once for each iteration; what it returned before the fit was resumed still holds."""
+
+        def call_once(iteration: Iteration) -> bool:
+            record = self._replay("callback", "")
+            if record is not None:
+                return bool(record.words.get("stop"))
+            stop = callback is not None and bool(callback(iteration))
+            self._record({"kind": "callback", "key": "", "stop": stop})
+            return stop
+
+        return call_once
+
+    def recall(self, problem: Problem, number: int, phase: Phase, A: Array) -> PhasePosition | None:
+        """Position that was recorded in the phase that begins at A; None if there are only its passes."""
+        if not self._keeps_position(problem, phase):
+            return None
+        self.phase_start = self.n_replayed
+        record = self._replay("position", _digest_phase(problem, number, phase, A), optional=True)
+        return None if record is None else self._decode(record, self._decode_position)
+
+    def save(self, problem: Problem, number: int, phase: Phase, A: Array, iteration: int, here: Array) -> None:
+        """Replace the passes of a phase by the position it has reached, once they take much space."""
+        records, start = self.file.records, self.phase_start
+        if not self._keeps_position(problem, phase) or self.n_replayed < len(records):
+            return
+        if sum(record.n_bytes for record in records[start:]) < MAX_PHASE_BYTES:
+            return
+        key = _digest_phase(problem, number, phase, A)
+        words = {"kind": "position", "key": key, "iteration": iteration, "passes": problem.log.passes}
+        assert self.last_pass is not None, "a position is reached by a pass"
+        position = (words, [to_numpy(here), tabulate_iterations(problem.iterations)])
+        last_pass = (self.last_pass.words, self.file.arrays(self.last_pass))  # the pass at the position: asked for next
+        self.file.replace(start, [position, last_pass])
+        self.n_replayed = len(self.file.records)
+        self.last_pass = self.file.records[-1]
+
+    def _keeps_position(self, problem: Problem, phase: Phase) -> bool:
+        """Whether A alone says where a phase is: it runs on all samples, and its objective does not change."""
+        return phase.objective.fixed and problem.samples is self
+
+    def _record(self, words: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -> Record:
+        record = self.file.append(words, arrays)
+        self.n_replayed += 1
+        return record
+
+    def _replay(self, kind: str, key: str, *, optional: bool = False) -> Record | None:
+        """Next record, which has to answer this question; None if there is no more, or an optional one is missing."""
+        if self.n_replayed == len(self.file.records):
+            return None
+        record = self.file.records[self.n_replayed]
+        if record.words.get("kind") != kind and optional:
+            return None
+        if record.words.get("kind") != kind or record.words.get("key") != key:
+            raise self._explain_divergence()
+        self.n_replayed += 1
+        return record
+
+    def _decode(self, record: Record, decode: Callable[[Mapping[str, Any], list[NDArray[Any]]], T]) -> T:
+        try:
+            return decode(record.words, self.file.arrays(record))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CheckpointError(f"{self.file.path} holds a record that no fit has written: {error}") from error
+
+    def _decode_position(self, words: Mapping[str, Any], arrays: list[NDArray[Any]]) -> PhasePosition:
+        A, table = arrays
+        iteration, passes = int(words["iteration"]), float(words["passes"])
+        return PhasePosition(iteration, self.backend.asarray(A, "float64"), passes, list_iterations(table))
+
+    def _decode_result(self, words: Mapping[str, Any], arrays: list[NDArray[Any]]) -> Any:
+        """Result of a pass; arrays that were in the backend are there again."""
+
+        def decode(value: Any) -> Any:
+            if isinstance(value, dict) and "map" in value:
+                return {name: decode(item) for name, item in value["map"].items()}
+            if isinstance(value, dict):
+                array = arrays[value["array"]]
+                return self.backend.asarray(array, str(array.dtype)) if value["moved"] else array
+            return value
+
+        return RECORDED_TYPES[words["result"]](**{name: decode(value) for name, value in words["fields"].items()})
+
+    def _explain_divergence(self) -> CheckpointError:
+        made, now = self.file.header["made_with"], _list_libraries()
+        changed = ", ".join(f"{name} {made.get(name)}, now {now[name]}" for name in now if made.get(name) != now[name])
+        return CheckpointError(
+            f"Record {self.n_replayed + 1} of {len(self.file.records)} in {self.file.path} answers another question "
+            "than this fit asks, although samples and parameters are the same: rounding differs. It was made with "
+            f"{changed or 'the same libraries, perhaps on another kind of processor'}. Resume where it was made, or "
+            "delete it and begin again."
+        )
 
 
 @contextmanager
-def checkpointed(
+def open_checkpoint(
     path: Path, samples: Dataset, parameters: Mapping[str, Any], rng: np.random.Generator
-) -> Iterator[tuple[RecordedDataset, Checkpoint]]:
-    """Samples that remember, and their checkpoint: the one at `path`, or a new one if there is none.
+) -> Iterator[RecordedDataset]:
+    """Samples with the checkpoint at `path`, or with a new one if there is none.
 
-    `rng` is set to where the fit began that wrote it. However the fit ends, what it has learned is then on disk.
+    `rng` is set to the state with which the recorded fit began. However the block ends, all records are then on disk.
     """
     from elldict import __version__  # noqa: PLC0415  the package imports this module
 
     size = {"n_samples": samples.n_samples, "n_features": samples.n_features, "dtype": samples.dtype}
-    about = _plain({"version": __version__, **size, "samples": samples.fingerprint(), **parameters})
-    file = _taken_up(path, about, rng) if path.exists() else _begun(path, about, rng)
-    checkpoint = Checkpoint(file, samples)
+    about = to_plain({"version": __version__, **size, "samples": samples.fingerprint(), **parameters})
+    if path.exists():
+        file = _resume(path, about, rng)
+    else:
+        state = to_plain(rng.bit_generator.state)
+        file = RecordFile.create(path, {"about": about, "random_numbers": state, "made_with": _list_libraries()})
     try:
-        yield RecordedDataset(samples, checkpoint), checkpoint
+        yield RecordedDataset(samples, file)
     finally:
         file.close()
-        if not file.records:  # nothing was learned: the file would only be in the way of the next fit
+        if not file.records:  # an empty checkpoint would only be in the way of the next fit
             file.path.unlink(missing_ok=True)
 
 
-def _begun(path: Path, about: Mapping[str, Any], rng: np.random.Generator) -> RecordFile:
-    """A new checkpoint, with the random numbers that the fit starts from."""
-    state = _plain(rng.bit_generator.state)
-    return RecordFile.create(path, {"about": about, "random_numbers": state, "made_with": made_with()})
-
-
-def _taken_up(path: Path, about: Mapping[str, Any], rng: np.random.Generator) -> RecordFile:
-    """A checkpoint that is there, if it is of the same fit."""
+def _resume(path: Path, about: Mapping[str, Any], rng: np.random.Generator) -> RecordFile:
+    """Open the checkpoint of the same fit."""
     try:
         file = RecordFile.open(path)
-        differences = list(_differences(file.header["about"], about))
-        state, _ = file.header["random_numbers"], file.header["made_with"]
-    except (RecordFileError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path} is not a checkpoint, or is damaged: {error}") from error
+    except RecordFileError as error:
+        raise CheckpointError(f"{path} is not a checkpoint, or is damaged: {error}.") from error
+    try:
+        _check_header(path, file.header, about, rng)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_header(path: Path, header: Mapping[str, Any], about: Mapping[str, Any], rng: np.random.Generator) -> None:
+    """Raise if the checkpoint is of another fit; set `rng` to where that one began."""
+    try:
+        theirs, state = dict(header["about"]), header["random_numbers"]
+        differences = [
+            f"{name} {theirs[name]!r}, not {value!r}" for name, value in about.items() if theirs[name] != value
+        ]
+        dict(header["made_with"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is not a checkpoint, or is damaged: its header has no {error}.") from error
     if not differences:
         try:
             rng.bit_generator.state = state
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             differences = [f"random numbers that this random_state cannot take up ({error})"]
     if differences:
-        file.close()
         raise CheckpointError(
             f"{path} is the checkpoint of another fit: it has {'; '.join(differences)}. Give what that was begun "
             "with, or choose another file."
         )
-    return file
 
 
-def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
-    """What a checkpoint has, and what it was expected to have."""
-    for name, value in ours.items():
-        if theirs[name] != value:
-            yield f"{name} {theirs[name]!r}, not {value!r}"
+def digest(value: Any) -> str:
+    """Digest of a question: dataclasses, arrays and plain values, to the last bit."""
+    state = hashlib.sha256()
+    _update_digest(state.update, value)
+    return state.hexdigest()[:32]
 
 
-def made_with() -> dict[str, str]:
-    """What decides how numbers are rounded."""
-    return {"numpy": np.__version__, "scipy": scipy.__version__, "machine": platform.machine()}
+def _update_digest(update: Callable[[bytes | memoryview], object], value: Any) -> None:
+    if is_dataclass(value):
+        compared = (getattr(value, field.name) for field in fields(value) if field.compare)
+        _update_digest(update, (type(value).__name__, *compared))
+    elif isinstance(value, (tuple, list)):
+        update(b"(%d" % len(value))
+        for item in value:
+            _update_digest(update, item)
+    elif isinstance(value, Enum):
+        _update_digest(update, (type(value).__name__, value.value))
+    elif isinstance(value, float):
+        update(b"f" + struct.pack("<d", value))
+    elif value is None or isinstance(value, (bool, int, str)):
+        update(repr(value).encode() + b";")
+    else:
+        array = to_numpy(value)
+        update(f"{array.dtype.str}{array.shape}".encode())
+        update(np.ascontiguousarray(array).data)
 
 
-def _stage_key(problem: Problem, number: int, phase: Phase, A: Array) -> str:
+def _encode_result(result: Any) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    """Result of a pass as words and arrays; no words if it is of a type that is not recorded."""
+    kind = type(result).__name__
+    if RECORDED_TYPES.get(kind) is not type(result):
+        return {}, []
+    arrays: list[NDArray[Any]] = []
+
+    def encode(value: Any) -> Any:
+        if value is None or isinstance(value, (int, float)):
+            return value
+        if isinstance(value, Mapping):
+            return {"map": {name: encode(item) for name, item in value.items()}}
+        arrays.append(to_numpy(value))
+        return {"array": len(arrays) - 1, "moved": is_foreign(value)}
+
+    return {
+        "result": kind,
+        "fields": {field.name: encode(getattr(result, field.name)) for field in fields(result)},
+    }, arrays
+
+
+def _digest_phase(problem: Problem, number: int, phase: Phase, A: Array) -> str:
     return digest((problem.start, problem.first_phase + number, phase.objective, A))
 
 
-def _iteration(row: list[float]) -> Iteration:
-    named = zip(COLUMNS, row, strict=True)
-    return Iteration(**cast(dict[str, Any], {name: int(value) if name in COUNTS else value for name, value in named}))
-
-
-def _n_bytes(samples: Dataset) -> int:
-    return samples.n_samples * samples.n_features * (4 if samples.dtype == "float32" else 8)
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON knows it."""
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+def _list_libraries() -> dict[str, str]:
+    """What decides how numbers are rounded."""
+    return {"numpy": np.__version__, "scipy": scipy.__version__, "machine": platform.machine()}

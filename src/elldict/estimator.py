@@ -20,12 +20,12 @@ from elldict import persistence as model_file
 from elldict import transform as coding
 from elldict.backend.base import NUMPY, Array, Backend
 from elldict.backend.threads import one_blas_thread
-from elldict.checkpoint import checkpointed
+from elldict.checkpoint import open_checkpoint
 from elldict.data.dataset import Dataset
 from elldict.data.gpu_stream import place_on_device
 from elldict.fit import Options, fit_dictionary
 from elldict.online import State, add_batch, count_seen
-from elldict.persistence import packed, unpacked
+from elldict.persistence import pack_model, unpack_model
 from elldict.progress import progress_bar
 from elldict.result import Callback, FitResult
 from elldict.solver.loop import FitLog
@@ -312,8 +312,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             log = FitLog(callback)
             if checkpoint is not None:
                 about = {**asdict(options), "random_state": plain_seed(self.random_state)}
-                samples, log.checkpoint = stack.enter_context(checkpointed(checkpoint, samples, about, rng))
-                log.callback = log.checkpoint.telling(callback)
+                recorded = stack.enter_context(open_checkpoint(checkpoint, samples, about, rng))
+                samples, log.checkpoint, log.callback = recorded, recorded, recorded.wrap_callback(callback)
             if self.verbose:
                 log.callback = stack.enter_context(progress_bar(f"l_{self.p}", self.tol, log.callback))
             fit = fit_dictionary(samples, options, rng, log, stacklevel=4)
@@ -478,7 +478,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             Where to write; by custom it ends in ``.npz``.
         """
         check_is_fitted(self)
-        model_file.write(path, *packed(self))
+        model_file.write(path, *pack_model(self))
 
     def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
@@ -556,6 +556,6 @@ def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
     """
     header, arrays = model_file.read(path)
     try:
-        return unpacked(LpDictionaryLearning, header, arrays)
+        return unpack_model(LpDictionaryLearning, header, arrays)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise model_file.ModelFileError(f"{path} does not hold a fitted LpDictionaryLearning: {error}") from error

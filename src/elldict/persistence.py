@@ -1,7 +1,6 @@
 """Model files: arrays and a JSON header in an uncompressed zip archive, readable by ``numpy.load``.
 
-Reading executes nothing and believes nothing: names, types and sizes are checked against the file itself before
-memory is taken. This module knows no estimator.
+Reading runs no code: names, types and sizes are checked against the file itself before memory is taken.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
@@ -23,11 +22,16 @@ from sklearn.base import BaseEstimator
 
 from elldict.atomic import write_atomically
 from elldict.backend.base import to_numpy
+from elldict.record_file import read_array
 from elldict.result import Iteration
+from elldict.validation import check_exponents
 
-VERSION = 1
+FORMAT_VERSION = 1
 HEADER = "header.json"
+
 MAX_HEADER_BYTES = 2**20
+"""A header has some kilobytes; 40,000 names of features fit too."""
+
 MEMBER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\.npy")
 
 
@@ -37,7 +41,7 @@ class ModelFileError(ValueError):
 
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a model file; until it is complete and on disk, an older file at `path` stays as it is."""
-    text = json.dumps({**header, "version": VERSION}, allow_nan=False, indent=1)
+    text = json.dumps({**header, "version": FORMAT_VERSION}, allow_nan=False, indent=1)
     write_atomically(Path(path), lambda stream: _write_members(stream, text, arrays))
 
 
@@ -47,9 +51,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
     with path.open("rb") as stream:  # a file that is not there or not readable is no damaged file
         try:
             with zipfile.ZipFile(stream) as archive:
-                members = _checked_members(path, archive)
+                members = _check_members(path, archive)
                 header = _read_header(path, archive, members.pop(HEADER))
-                arrays = {name.removesuffix(".npy"): _read_array(archive, info) for name, info in members.items()}
+                arrays = {name.removesuffix(".npy"): _read_member(archive, info) for name, info in members.items()}
         except ModelFileError:
             raise
         except Exception as error:  # the parsers below raise what they like on damaged files
@@ -65,7 +69,7 @@ def _write_members(stream: IO[bytes], text: str, arrays: Mapping[str, NDArray[An
                 npy.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
 
 
-def _checked_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+def _check_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Members by name, none of them larger than the file that holds it."""
     size = path.stat().st_size
     members: dict[str, zipfile.ZipInfo] = {}
@@ -93,23 +97,17 @@ def _read_header(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
     if not isinstance(header, dict):
         raise ModelFileError(f"{path}: the header is a {type(header).__name__}, expected an object.")
     version = header.pop("version", None)
-    if version != VERSION:
-        raise ModelFileError(f"{path} has format version {version!r}; this elldict reads version {VERSION}.")
+    if version != FORMAT_VERSION:
+        raise ModelFileError(f"{path} has format version {version!r}; this elldict reads version {FORMAT_VERSION}.")
     return header
 
 
-def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     with archive.open(info) as member:
-        magic = npy.read_magic(member)
-        read_head = npy.read_array_header_1_0 if magic == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read_head(member)
-        if dtype.kind not in "fiub":
-            raise ValueError(f"member {info.filename!r} has dtype {dtype}, expected plain numbers.")
-        expected = info.file_size - member.tell()
-        if min(shape, default=1) < 0 or int(np.prod(shape, dtype=object)) * dtype.itemsize != expected:
-            raise ValueError(f"member {info.filename!r} claims shape {shape} of {dtype} and has {expected} bytes.")
-        data = member.read()  # reads to the end, so that the checksum is verified
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy()
+        array = read_array(member, info.file_size)
+        if member.read(1):  # reads to the end, too, where the checksum is verified
+            raise ValueError(f"member {info.filename!r} is longer than its array of shape {array.shape}.")
+    return array
 
 
 Model = TypeVar("Model", bound=BaseEstimator)
@@ -130,39 +128,41 @@ SCALARS: dict[str, type] = {
     "_rest_std": float,
 }
 ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
-CONSISTENT = 0.01
-"""Departure of unmixing @ components.T from the identity that rounding explains, of float32 and hard whitening too."""
-
 REFINEMENTS = (None, "bernoulli-gaussian", "sparse-corruption")
-COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
-COUNTS = ("start", "stage", "iteration")
+
+MAX_INVERSE_ERROR = 0.01
+"""Largest entry of unmixing @ components.T minus the identity that rounding explains, in float32 and whitened too."""
+
+HISTORY_COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
+INTEGER_COLUMNS = ("start", "stage", "iteration")
 
 
-def packed(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of a fitted estimator."""
     header: dict[str, Any] = {
         "class": type(model).__name__,
-        "params": {name: _plain(value) for name, value in model.get_params().items()},
+        "params": to_plain(model.get_params()),
         "fitted": {name: getattr(model, name) for name in SCALARS},
         "refined_": model.refined_,
-        "history_columns": COLUMNS,
+        "history_columns": HISTORY_COLUMNS,
     }
     if hasattr(model, "feature_names_in_"):
         header["feature_names_in_"] = [str(name) for name in model.feature_names_in_]
     arrays = {name: to_numpy(getattr(model, f"{name}_")) for name in ARRAYS}
     arrays["rest"] = to_numpy(model._rest)
-    arrays["history"] = np.array([astuple(iteration)[: len(COLUMNS)] for iteration in model.history_], dtype=np.float64)
+    arrays["history"] = tabulate_iterations(model.history_)
     return header, arrays
 
 
-def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
+def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
     """Estimator of this kind from a header and arrays; KeyError, TypeError or ValueError if they do not fit."""
     if header["class"] != kind.__name__:
         raise ValueError(f"it is a {header['class']!r}")
     model: Any = kind(**header["params"])
     model._validate_params()
+    check_exponents(model.p)
     for name, expected in SCALARS.items():
-        setattr(model, name, _checked_scalar(name, header["fitted"][name], expected))
+        setattr(model, name, _check_scalar(name, header["fitted"][name], expected))
     m, n = model.n_components_, model.n_features_in_
     if header["refined_"] not in REFINEMENTS:
         raise ValueError(f"refined_ is {header['refined_']!r}")
@@ -174,13 +174,12 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
         if array.shape != shape or array.dtype.kind != "f" or not finite:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
         setattr(model, f"{name}_", array)
-    _check_sense(arrays)
+    _check_values(arrays)
     rest = arrays["rest"]
     if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
     model._rest = rest
-    rows = (dict(zip(header["history_columns"], row, strict=True)) for row in arrays["history"].tolist())
-    model.history_ = tuple(_iteration(row) for row in rows)
+    model.history_ = list_iterations(arrays["history"], header["history_columns"])
     if "feature_names_in_" in header:
         names = header["feature_names_in_"]
         if not (isinstance(names, list) and len(names) == n and all(isinstance(name, str) for name in names)):
@@ -189,18 +188,18 @@ def unpacked(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArra
     return cast(Model, model)
 
 
-def _check_sense(arrays: dict[str, NDArray[Any]]) -> None:
-    """Numbers that no fit gives would be wrong in silence: codes and samples follow from each other by them."""
+def _check_values(arrays: dict[str, NDArray[Any]]) -> None:
+    """Raise on numbers that no fit gives: codes computed with them would be wrong without a word."""
     density, scale = arrays["density"], arrays["scale"]
     if np.any((density < 0) | (density > 1)) or np.any(scale < 0):
         raise ValueError("density is no share, or scale is negative")
     product = arrays["unmixing"].astype(np.float64) @ arrays["components"].astype(np.float64).T
-    off = float(np.max(np.abs(product - np.eye(len(product)))))
-    if not off < CONSISTENT:
-        raise ValueError(f"unmixing does not undo components (off by {off:.2g})")
+    error = float(np.max(np.abs(product - np.eye(len(product)))))
+    if not error < MAX_INVERSE_ERROR:
+        raise ValueError(f"unmixing does not undo components (off by {error:.2g})")
 
 
-def _checked_scalar(name: str, value: Any, expected: type) -> Any:
+def _check_scalar(name: str, value: Any, expected: type) -> Any:
     if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{name} is {value!r}, expected a {expected.__name__}")
     if isinstance(value, str) and not value.isprintable():
@@ -208,14 +207,26 @@ def _checked_scalar(name: str, value: Any, expected: type) -> Any:
     return value
 
 
-def _iteration(row: dict[str, Any]) -> Iteration:
-    return Iteration(**{name: int(value) if name in COUNTS else value for name, value in row.items()})
+def tabulate_iterations(iterations: Sequence[Iteration]) -> NDArray[np.float64]:
+    """Rows of numbers, in the columns of HISTORY_COLUMNS."""
+    return np.array([astuple(iteration)[: len(HISTORY_COLUMNS)] for iteration in iterations], dtype=np.float64)
 
 
-def _plain(value: Any) -> Any:
-    """Parameter as JSON knows it; an object that it does not know is left out."""
-    if isinstance(value, np.generic):
-        return value.item()
+def list_iterations(table: NDArray[Any], columns: Sequence[str] = HISTORY_COLUMNS) -> tuple[Iteration, ...]:
+    """Iterations from such rows."""
+    rows = (dict(zip(columns, row, strict=True)) for row in table.tolist())
+    return tuple(
+        Iteration(**{name: int(value) if name in INTEGER_COLUMNS else value for name, value in row.items()})
+        for row in rows
+    )
+
+
+def to_plain(value: Any) -> Any:
+    """Value as JSON knows it; None for an object that it does not know, such as a random generator."""
+    if isinstance(value, Mapping):
+        return {name: to_plain(item) for name, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [to_plain(item) for item in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
     return value if isinstance(value, (bool, int, float, str, type(None))) else None

@@ -4,8 +4,8 @@ python -m experiments.benchmarks.faults.fit               # 40 kills over five k
 python -m experiments.benchmarks.faults.fit --kills 2 --small --kinds power corrupted     # as the tests do
 
 Each answer is compared with the undisturbed one to the last bit, in everything that a model file holds but the seconds
-of its history. A fit is killed when its checkpoint has grown to a size drawn at random, and a moment later, so that
-kills are spread over all its looks; every third fit is killed a second time, while it resumes.
+of its history. A fit is killed a moment after a record drawn at random, so that kills are spread over all its passes;
+every third fit is killed a second time, while it resumes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,15 @@ FIT = """
 import json, sys
 from elldict import LpDictionaryLearning
 from elldict import checkpoint as checkpoints
+from elldict.record_file import RecordFile
 data, checkpoint, output, resume, most_bytes, options = sys.argv[1:]
 import numpy as np
-checkpoints.MOST_BYTES = int(most_bytes)
+checkpoints.MAX_PHASE_BYTES = int(most_bytes)
+write = RecordFile.replace
+def write_and_say(*arguments):
+    write(*arguments)
+    print("record", flush=True)
+RecordFile.replace = write_and_say
 X = np.load(data)
 print("begun", flush=True)
 model = LpDictionaryLearning(**json.loads(options))
@@ -45,13 +51,13 @@ model.save(output)
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fit: every stage, repair and refinement that there is belongs to one of them."""
+    """A kind of fit: every phase, repair and refinement that there is belongs to one of them."""
 
     n_samples: int
     n_features: int
     options: dict[str, Any]
     data: dict[str, Any] = field(default_factory=dict)
-    most_bytes: int = 2**26  # the record of a stage, before its place is kept instead
+    most_bytes: int = 2**26  # records of a phase, before its position is kept instead
 
     @property
     def small(self) -> Kind:
@@ -100,17 +106,19 @@ class Fit:
         return run
 
     def done_in_peace(self) -> int:
-        """Fit without a checkpoint, and with one that is left alone; how large that gets."""
+        """Fit without a checkpoint, and with one that is left alone; how many records that writes."""
         for output, keep in (("peaceful.npz", False), ("kept.npz", True)):
-            if self.start(output, keep=keep).wait() != 0:
+            lines, _ = (run := self.start(output, keep=keep)).communicate()
+            if run.returncode != 0:
                 raise SystemExit("the undisturbed fit failed")
-        return self.checkpoint.stat().st_size
+        return lines.count("record")
 
-    def killed(self, size: float, delay: float, *, resume: bool) -> bool:
-        """Kill -9 some seconds after the checkpoint has this size; whether it was still running."""
+    def killed(self, n_records: int, delay: float, *, resume: bool) -> bool:
+        """Kill -9 some seconds after this many records are written; whether it was still running."""
         run = self.start("killed.npz", resume=resume)
-        while run.poll() is None and not (self.checkpoint.exists() and self.checkpoint.stat().st_size >= size):
-            time.sleep(0.0005)
+        assert run.stdout is not None
+        for _ in range(n_records):
+            run.stdout.readline()
         try:
             run.wait(delay)
         except subprocess.TimeoutExpired:
@@ -123,9 +131,8 @@ class Fit:
         """Records in the checkpoint."""
         if not self.checkpoint.exists():
             return 0
-        file = RecordFile.open(self.checkpoint)
-        file.close()
-        return len(file.records)
+        with closing(RecordFile.open(self.checkpoint)) as file:
+            return len(file.records)
 
     def same(self) -> bool:
         """Resume to the end, and compare."""
@@ -156,16 +163,16 @@ def main() -> None:
             fit = Fit(KINDS[name].small if options.small else KINDS[name], Path(folder, name))
             fit.folder.mkdir()
             make_data(fit.kind, fit.folder)
-            size = fit.done_in_peace()
+            n_written = fit.done_in_peace()
             share = options.kills // len(options.kinds) + (number < options.kills % len(options.kinds))
             for trial in range(share):
                 was_killed = False
                 while not was_killed:  # a fit may be over before it can be killed
                     fit.checkpoint.unlink(missing_ok=True)
-                    was_killed = fit.killed(rng.uniform(0, size), rng.uniform(0, 0.02), resume=False)
+                    was_killed = fit.killed(rng.randrange(n_written), rng.uniform(0, 0.02), resume=False)
                 n_found = [fit.n_records()]
                 if trial % 3 == 2:
-                    fit.killed(rng.uniform(0, size), rng.uniform(0, 0.02), resume=True)
+                    fit.killed(rng.randrange(max(1, n_written - n_found[0])), rng.uniform(0, 0.02), resume=True)
                     n_found.append(fit.n_records())
                 same = fit.same()
                 n_kills, n_same, n_all = n_kills + was_killed, n_same + same, n_all + 1
