@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from helpers import assert_same_atoms
 
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.kernels.fused import fused_terms
 from elldict.kernels.generic import FreshWork
-from elldict.metrics import recovery_error
+from elldict.metrics import match_atoms, recovery_error
 from elldict.reproduction.methods import make_cell
 from elldict.reproduction.tasks import run_cell
 from elldict.solver import device_law
 from elldict.solver.code_model import CodeModel, Counts, fit_code_model, followed_code_model
 from elldict.solver.contrasts import BernoulliGaussian, Both, Lp
+from elldict.solver.loop import distance
 from elldict.solver.polar import polar, random_orthonormal
 from elldict.solver.rest import mean_error
 from elldict.solver.steps import PairwiseNewton
@@ -158,7 +158,9 @@ def test_fault_13_polar_on_the_card_is_orthonormal_up_to_condition_1e15(conditio
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
-@pytest.mark.parametrize("options", [{}, {"refine": None}, {"center": True, "whiten": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"refine": None}, {"refine": None, "tol": 9e-7}, {"center": True, "whiten": True}]
+)
 def test_the_answer_is_that_of_the_host(dtype, noise_std, options):
     X, dictionary, _ = make_bernoulli_gaussian(20_000, 24, density=0.3, noise_std=noise_std, random_state=0)
     X = X.astype(dtype)
@@ -171,9 +173,18 @@ def test_the_answer_is_that_of_the_host(dtype, noise_std, options):
         np.testing.assert_allclose(A @ A.T, np.eye(24), atol=1e-6 if dtype == "float32" else 1e-12)
         errors = [recovery_error(found, dictionary) for found in (A, theirs.components_)]
         assert errors[0] == pytest.approx(errors[1], rel=0.01, abs=1e-9 if dtype == "float64" else 1e-7)
-    # the last step may be up to a quarter of what the error bar leaves in doubt
-    doubt = np.sqrt(theirs.expected_error_ / 2)
-    assert_same_atoms(A, theirs.components_.astype(np.float64), max(1e-5, doubt))
+    # Both maximise the same sums, but for rounding: a float32 entry is off by 6e-8, and by as much again, relative to
+    # the curvature, is each sum that turns it; the 24 of an atom make 3e-7. A last step of Newton leaves less than a
+    # quarter of its length, one of ten times that length having come before.
+    rounding = 1e-6 if dtype == "float32" else 1e-9
+    steps = ours.history_[-1].step + theirs.history_[-1].step
+    # The host rounds codes to half an octave, so laws differ by up to 3 %. A law that is off biases nothing; it moves
+    # the maximum by about such a share of the error bar; measured on a card: 5 %.
+    laws = 0.0 if theirs.refined_ is None else 0.1 * np.sqrt(theirs.expected_error_ / 2)
+    B = theirs.components_.astype(np.float64)
+    match = match_atoms(A, B)
+    assert sorted(match.indices) == list(range(24))
+    assert distance(A, match.signs[:, None] * B[match.indices]) <= rounding + steps / 4 + laws
     assert ours.noise_std_ == pytest.approx(theirs.noise_std_, rel=0.02, abs=1e-5)
     np.testing.assert_allclose(to_numpy(ours.density_), theirs.density_, rtol=0.1)
 
