@@ -1,7 +1,7 @@
 """Kill a fit that writes checkpoints at random moments, and resume it: the answer is that of a fit left in peace.
 
 python benchmarks/kill_and_resume_fit.py               # 40 kills over five kinds of fits, some minutes
-python benchmarks/kill_and_resume_fit.py --kills 2 --small --kinds power corrupted     # as the tests do
+python benchmarks/kill_and_resume_fit.py --kills 2 --small --kinds power default     # as the tests do
 
 Each answer is compared with the undisturbed one to the last bit, in everything that a model file holds but the seconds
 of its history. A fit is killed when its checkpoint has grown to a size drawn at random, and a moment later, so that

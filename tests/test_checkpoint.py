@@ -510,7 +510,7 @@ def test_killed_and_resumed_gives_the_same_answer():
     script = [sys.executable, "benchmarks/kill_and_resume_fit.py", "--small", "--kills", "2"]
     root = Path(__file__).parents[1]
     done = subprocess.run(
-        [*script, "--kinds", "power", "corrupted"], cwd=root, check=False, capture_output=True, text=True, timeout=600
+        [*script, "--kinds", "power", "default"], cwd=root, check=False, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 of 2 answers are the same to the last bit" in done.stdout

@@ -20,6 +20,7 @@ from elldict import cli
 from elldict.command_reproduce import parse_seconds
 from elldict.pages.palette import DARK, LIGHT
 from elldict.reproduction import figure1, figure5, paper, recovery_claims, recovery_table, report, table1, table2, words
+from elldict.reproduction import figure2 as landscape
 from elldict.reproduction.catalogue import EXPERIMENTS
 from elldict.reproduction.experiment import Claim, Size, Verdict
 from elldict.reproduction.figure3 import ROUNDING
@@ -35,6 +36,16 @@ QUICK = Size(full=False, trials=1, source=Source.of(None))
 FULL = Size(full=True, trials=2, source=Source.of(None))
 ONE = Size(full=True, trials=1, source=Source.of(None))
 MADE = {"seconds": 1.5, "fit_seconds": 1.2, "machine": "a machine"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def coarse_landscapes():
+    """Nothing here depends on the pixels of Figure 2, whose rays would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(landscape, "PIXELS", 64)
+        landscape.rendered.cache_clear()
+        yield
+    landscape.rendered.cache_clear()
 
 
 def plausible(cell, factor=1.0):
@@ -75,6 +86,7 @@ def results_of(name, size, values=plausible, keep=lambda cell: True, tmp=Path("n
 # --- sections ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover  # the whole page, below, covers the same; theory at ten thousand points takes three times as long
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_section_is_made_of_results(name):
     size = FULL if name == "table1" else QUICK  # a quick run has one size of K-SVD, which does not tell how it grows
@@ -278,6 +290,7 @@ def stepwise(cell, n_steps):
     return {"errors": [float(10.0 ** (-14 * t / n_steps)) for t in range(n_steps + 1)]}
 
 
+@pytest.mark.no_cover  # tens of thousands of made-up results; the same lines are covered by the tests above
 def test_every_verdict_can_come_out_either_way():
     """Each claim holds in one of these worlds and does not in another; that of Figure 2 needs no samples."""
     found = {}

@@ -204,7 +204,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a matter of POSIX")
 def test_killed_and_resumed_gives_the_same_results():
-    script = [sys.executable, "benchmarks/kill_and_resume.py", "--kills", "3", "few-samples", "--trials", "2"]
+    script = [sys.executable, "benchmarks/kill_and_resume.py", "--kills", "2", "few-samples", "--trials", "3"]
     result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "results are the same" in result.stdout
