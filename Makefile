@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo reproduce test test-torch test-cuda lint bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: install demo reproduce test test-torch test-cuda lint bench bench-quick bench-basins bench-iteration bench-limit clean
+
+# Everything that `make test`, `make test-torch` and `make lint` need.
+install: $(VENV)/.torch
 
 demo: $(VENV)/.demo
 	$(BIN)/elldict demo --force
@@ -12,14 +15,17 @@ reproduce: $(VENV)/.reproduce
 	$(BIN)/python -m experiments.reproduction --quick --jobs 2
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --cov --cov-report=term
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
 
-# The tests of the solver once more with samples as tensors of torch, and by the ways that are meant for a graphics card.
+# The tests of the solver once more with samples as tensors of torch, and by the ways that are meant for a graphics card:
+# without those that do not get to see torch, and without the largest problems, which take longest and show nothing more.
 test-torch: $(VENV)/.torch
-	$(BIN)/pytest -n 2 --solve-on torch -k 'not corruption and not memory and not copied_whole and not processes' \
+	$(BIN)/pytest -n 2 --dist worksteal --solve-on torch \
+	  -k 'not corruption and not memory and not copied_whole and not processes and not thread_counts and not n_100' \
 	  tests/test_solver.py tests/test_recovery.py tests/test_refine.py tests/test_faults.py tests/test_score.py \
 	  tests/test_array_libraries.py tests/test_device.py
-	$(BIN)/pytest -n 2 --solve-on card -k 'not n_100 and not corruption' tests/test_solver.py tests/test_recovery.py
+	$(BIN)/pytest -n 2 --dist worksteal --solve-on card -k 'not n_100 and not corruption' \
+	  tests/test_solver.py tests/test_recovery.py
 
 # On a machine with a card of NVIDIA and a torch that finds it.
 test-cuda: $(VENV)/.dev

@@ -2,19 +2,25 @@
 
 import numpy as np
 import pytest
-from helpers import assert_same_atoms
 
 from elldict import LpDictionaryLearning
 from elldict.backend.base import Backend, FreshWork, to_numpy
 from elldict.backend.torch import fused_terms
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.metrics import recovery_error
-from elldict.solver import spike_slab as device_law
+from elldict.metrics import match_atoms, recovery_error
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, polar, random_orthonormal
 from elldict.solver.loop import mean_error
-from elldict.solver.objective import Lp, Quantities, Statistics, TermSums, WithSecondary
-from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab, update_spike_slab
+from elldict.solver.objective import Lp, Quantities, Statistics, WithSecondary, sum_term
+from elldict.solver.spike_slab import (
+    CodeHistogram,
+    SpikeSlab,
+    SpikeSlabLikelihood,
+    fit_roughly,
+    fit_spike_slab,
+    move_to_host,
+    update_spike_slab,
+)
 from experiments.reproduction.cells import make_cell
 from experiments.reproduction.tasks import run_cell
 
@@ -49,17 +55,18 @@ def test_a_cell_of_the_reproduction_is_the_same_on_a_card():
 def all_sums(objective, Z, work):
     """Everything that a pass adds up of the terms of a contrast."""
     xp = Backend.of(Z).xp
-    terms = objective.terms(Z, MOMENTS, work, xp)
-    term_sums = TermSums(work, int(Z.shape[0]))
-    found = {
-        "slope": term_sums(terms.slope),
-        "g2": terms.gain**2 * term_sums((terms.g, terms.g) if terms.g2 is None else terms.g2),
+    terms, known = objective.terms(Z, MOMENTS, work, xp), {}
+    wanted = {
+        "slope": terms.slope,
+        "g2": (terms.g, terms.g) if terms.g2 is None else terms.g2,
+        "z2": (Z, Z) if terms.z2 is None else terms.z2,
+        **terms.extra,
     }
-    found["z2"] = term_sums((Z, Z) if terms.z2 is None else terms.z2)
     if terms.value is not None:
-        found["value"] = term_sums(terms.value)
-    found |= {name: term_sums(term) for name, term in terms.extra.items()}
-    arrays = {"g": terms.g} | ({} if terms.secondary is None else {"beside": terms.secondary})
+        wanted["value"] = terms.value
+    found = {name: sum_term(term, int(Z.shape[0]), work, xp, known) for name, term in wanted.items()}
+    found["g2"] = terms.gain**2 * found["g2"]
+    arrays = {"g": terms.g} | ({} if terms.secondary is None else {"secondary": terms.secondary})
     return arrays, found
 
 
@@ -94,19 +101,19 @@ def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, w
 
 
 def test_laws_fitted_on_the_card_are_those_of_the_host(codes):
-    squares, least = on_card((codes**2).T.copy()), on_card([1e-12])
-    ours, theirs = (
-        device_law.fitted(squares, least).on_host(1e-12),
-        fit_spike_slab(CodeHistogram.of(codes), least_noise=1e-12),
-    )
-    np.testing.assert_allclose(ours.density, theirs.density, rtol=0.02)
-    np.testing.assert_allclose(ours.power, theirs.power, rtol=0.02)
-    assert ours.noise == pytest.approx(theirs.noise, rel=0.02)
+    """The host rounds codes to half an octave."""
     start = SpikeSlab(np.full(83, 0.2), np.full(83, 1.5), 0.01, 1e-12)
-    law = device_law.followed(squares, device_law.DeviceLaw.of(start, Backend.of(squares)), least).on_host(1e-12)
-    followed = update_spike_slab(CodeHistogram.of(codes), start)
-    np.testing.assert_allclose(law.density, followed.density, rtol=0.03)
-    assert law.noise == pytest.approx(followed.noise, rel=0.05)
+    here, there = CodeHistogram.of(codes), CodeHistogram.of(on_card(codes))
+    assert there.z2.is_cuda
+    for fit in (
+        lambda histogram: fit_spike_slab(histogram, least_noise=1e-12),
+        lambda histogram: fit_roughly(histogram, least_noise=1e-12),
+        lambda histogram: update_spike_slab(histogram, start),
+    ):
+        ours, theirs = fit(there), fit(here)
+        np.testing.assert_allclose(ours.density, theirs.density, rtol=0.03)
+        np.testing.assert_allclose(ours.power, theirs.power, rtol=0.03)
+        assert ours.noise == pytest.approx(theirs.noise, rel=0.05)
 
 
 @pytest.mark.parametrize("density", [0.3, 1.0])
@@ -121,7 +128,7 @@ def test_steps_and_error_bars_by_kernels_are_those_of_the_host(rng, density):
         for move in (np.asarray, on_card)
     )
     step = PairwiseNewton(0.15)
-    moved, expected = to_numpy(step._moved(card, on_card(A))[0]), step._moved(host, A)[0]
+    moved, expected = to_numpy(step.move_along_tangent(card, on_card(A))[0]), step.move_along_tangent(host, A)[0]
     np.testing.assert_allclose(moved, expected, atol=1e-6)
     turned = to_numpy(step(card, on_card(A)))
     np.testing.assert_allclose(turned @ turned.T, np.eye(m), atol=1e-12)
@@ -130,24 +137,25 @@ def test_steps_and_error_bars_by_kernels_are_those_of_the_host(rng, density):
 
 @pytest.mark.parametrize("moved", [0.0, 0.1])
 @pytest.mark.parametrize("noise", [0.0025, 0.1])
-def test_a_law_followed_in_a_recorded_walk_is_that_of_other_walks(codes, moved, noise):
+def test_a_law_updated_on_the_card_is_that_of_other_steppers(codes, moved, noise):
     A, old = on_card(np.eye(83)), SpikeSlab(np.full(83, 0.3), np.full(83, 1.0), noise, 1e-12)
-    drawn, objective = CodeSubsample(on_card(codes), 1e-12), SpikeSlabLikelihood(old)
-    refitted = drawn.refit(objective, A, moved)
+    rows = on_card(codes)
+    drawn = CodeSubsample(rows, rows, rows, 1e-12)
+    objective = SpikeSlabLikelihood(old, drawn)
+    refitted = objective.updated(A, moved)
     law, halves, others = (on_card(np.empty((rows, 83))) for rows in (3, 2, 4))
     squares = on_card(np.append(np.zeros(82), moved**2))
-    packed = torch.stack(device_law.DeviceLaw.of(old, Backend.of(law)).parts)
-    same = drawn.follow(A, packed, squares, law, (halves, others))
+    packed = torch.stack([on_card(old.density), on_card(old.power), on_card(np.full(83, noise))])
+    same = drawn.update_on_device(A, packed, squares, law, (halves, others))
     assert bool(same) == (refitted is objective)
-    found = device_law.DeviceLaw(*law).on_host(1e-12)
-    np.testing.assert_allclose(found.density, refitted.model.density, rtol=1e-9)
-    assert found.noise == pytest.approx(refitted.model.noise, rel=1e-9)
-    coefficients = refitted.coefficients(on_card(codes))
-    for memory, rows in (
-        (halves, (coefficients.offset, coefficients.rate)),
-        (others, (coefficients.steep, coefficients.kept, coefficients.precision)),
-    ):
-        np.testing.assert_allclose(to_numpy(memory)[: len(rows)], np.stack(list(map(to_numpy, rows))), rtol=1e-8)
+    found = move_to_host(SpikeSlab(law[0], law[1], law[2], 1e-12))
+    np.testing.assert_allclose(found.density, refitted.law.density, rtol=1e-9)
+    assert found.noise == pytest.approx(refitted.law.noise, rel=1e-9)
+    c = refitted.coefficients(rows)
+    for memory, expected in ((halves, (c.offset, c.rate)), (others, (c.steep, c.kept, c.precision))):
+        np.testing.assert_allclose(
+            to_numpy(memory)[: len(expected)], np.stack(list(map(to_numpy, expected))), rtol=1e-8
+        )
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8, 1e15])
@@ -162,7 +170,9 @@ def test_fault_13_polar_on_the_card_is_orthonormal_up_to_condition_1e15(conditio
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
-@pytest.mark.parametrize("options", [{}, {"refine": None}, {"center": True, "whiten": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"refine": None}, {"refine": None, "tol": 9e-7}, {"center": True, "whiten": True}]
+)
 def test_the_answer_is_that_of_the_host(dtype, noise_std, options):
     X, dictionary, _ = make_bernoulli_gaussian(20_000, 24, density=0.3, noise_std=noise_std, random_state=0)
     X = X.astype(dtype)
@@ -175,9 +185,19 @@ def test_the_answer_is_that_of_the_host(dtype, noise_std, options):
         np.testing.assert_allclose(A @ A.T, np.eye(24), atol=1e-6 if dtype == "float32" else 1e-12)
         errors = [recovery_error(found, dictionary) for found in (A, theirs.components_)]
         assert errors[0] == pytest.approx(errors[1], rel=0.01, abs=1e-9 if dtype == "float64" else 1e-7)
-    # the last step may be up to a quarter of what the error bar leaves in doubt
-    doubt = np.sqrt(theirs.expected_error_ / 2)
-    assert_same_atoms(A, theirs.components_.astype(np.float64), max(1e-5, doubt))
+    # Both maximise the same sums, but for rounding: a float32 entry is off by 6e-8, and by as much again, relative to
+    # the curvature, is each sum that turns it; the 24 of an atom make 3e-7. A last step of Newton leaves less than a
+    # quarter of its length, one of ten times that length having come before.
+    rounding = 1e-6 if dtype == "float32" else 1e-9
+    steps = ours.history_[-1].step + theirs.history_[-1].step
+    # The host rounds codes to half an octave, so laws differ by up to 3 %. A law that is off biases nothing; it moves
+    # the maximum by about such a share of the error bar; measured on a card: 5 %.
+    laws = 0.0 if theirs.refined_ is None else 0.1 * np.sqrt(theirs.expected_error_ / 2)
+    B = theirs.components_.astype(np.float64)
+    match = match_atoms(A, B)
+    assert sorted(match.indices) == list(range(24))
+    apart = A - match.signs[:, None] * B[match.indices]
+    assert np.sqrt(np.mean(np.sum(apart**2, axis=1))) <= rounding + steps / 4 + laws
     assert ours.noise_std_ == pytest.approx(theirs.noise_std_, rel=0.02, abs=1e-5)
     np.testing.assert_allclose(to_numpy(ours.density_), theirs.density_, rtol=0.1)
 

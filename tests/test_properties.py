@@ -125,8 +125,28 @@ def test_the_strategy_covers_the_sphere_the_stiefel_manifold_and_the_orthogonal_
     assert shapes == {"sphere", "stiefel", "group"}
 
 
-@pytest.mark.parametrize("tol", [1e-4, 1e-10])
-def test_tolerance_is_met(easy, tol):
-    model = LpDictionaryLearning(tol=tol, random_state=0).fit(easy[0])
-    assert model.converged_
-    assert model.history_[-1].step <= tol
+@pytest.fixture(scope="module")
+def noisy():
+    return make_bernoulli_gaussian(4000, 12, density=0.3, noise_std=0.3, random_state=0)[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"refine": None}, {"solver": "power", "refine": None}])
+def test_a_smaller_tolerance_never_ends_earlier(noisy, options):
+    """Neither after fewer iterations, nor with a larger last step; the smallest is met."""
+    tolerances = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 9e-7, 1e-8, 1e-10)
+    models = [LpDictionaryLearning(tol=tol, random_state=0, **options).fit(noisy) for tol in tolerances]
+    assert all(model.converged_ for model in models)
+    assert np.all(np.diff([model.history_[-1].step for model in models]) <= 0)
+    assert np.all(np.diff([model.n_iter_ for model in models]) >= 0)
+    assert models[-1].history_[-1].step <= 1e-10
+    assert models[-1].n_iter_ > models[0].n_iter_
+
+
+@pytest.mark.xfail(strict=True, reason="tolerances from 1e-6 on are overruled by the error bar, smaller ones are not")
+@pytest.mark.parametrize("options", [{}, {"refine": None}])
+def test_a_tolerance_hardly_smaller_ends_hardly_later(noisy, options):
+    """Steps shrink by a constant factor or faster near the maximum: 1 % less takes one more at most."""
+    for tol in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7):
+        models = (LpDictionaryLearning(tol=each, random_state=0, **options) for each in (tol, 0.99 * tol))
+        one, other = (model.fit(noisy).n_iter_ for model in models)
+        assert one <= other <= one + 1

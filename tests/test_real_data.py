@@ -1,4 +1,4 @@
-"""Real samples: what is refined by default predicts unseen samples at least as well as what is not."""
+"""Real samples: what is refined predicts unseen samples better than what is not, and the default never worse."""
 
 from pathlib import Path
 
@@ -11,13 +11,25 @@ from elldict import LpDictionaryLearning
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-def held_out_scores(X, **options):
+def gains(X, **options):
+    """Of log-likelihood of a held-out sample, in standard errors: by the refinement as asked, and by default."""
     train, test = X[::2], X[1::2]
-    models = (LpDictionaryLearning(refine=refine, random_state=0, **options) for refine in (None, "auto"))
-    return [model.fit(train).score(test) for model in models]
+    plain, asked, default = (
+        LpDictionaryLearning(refine=refine, random_state=0, **options).fit(train)
+        for refine in (None, "bernoulli-gaussian", "auto")
+    )
+    assert asked.refined_ == "bernoulli-gaussian"
+    assert not np.array_equal(asked.components_, plain.components_)
+    before = plain.score_samples(test).astype(np.float64)
+    return [standard_errors(model.score_samples(test) - before) for model in (asked, default)]
 
 
-def patches(image, size=8, step=4):
+def standard_errors(gain):
+    spread = np.std(gain) / np.sqrt(len(gain))
+    return np.mean(gain) / spread if spread else 0.0
+
+
+def patches(image, size=8, step=8):
     windows = np.lib.stride_tricks.sliding_window_view(image, (size, size))[::step, ::step]
     return windows.reshape(-1, size * size).astype(np.float64)
 
@@ -26,8 +38,9 @@ def patches(image, size=8, step=4):
 @pytest.mark.parametrize("number", [0, 1])
 def test_image_patches(number):
     image = load_sample_images().images[number].mean(axis=2)
-    plain, refined = held_out_scores(patches(image), whiten=True, center=True)
-    assert refined >= plain
+    asked, default = gains(patches(image), whiten=True, center=True)
+    assert asked > 5  # seen: 12 and 18; neighbouring patches are alike, so a standard error is up to 1.4 of these
+    assert default > -3
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -37,5 +50,5 @@ def test_eeg():
         pytest.skip("no recording at hand")
     with np.load(recording) as arrays:
         channels = next(array for array in arrays.values() if array.ndim == 2)
-    plain, refined = held_out_scores(channels.T, whiten=True, center=True)
-    assert refined >= plain
+    asked, default = gains(channels.T, whiten=True, center=True)
+    assert min(asked, default) > -3  # seen: 2, of samples so alike from one to the next that it is less than 1

@@ -1,8 +1,8 @@
 """The error is what theory says and what the paper measured.
 
-A mean over 5 seeds of a sum of n(n-1)/2 squared normal angles has a relative standard deviation of 2/sqrt(5 n (n-1)):
-.9 % for n = 100, 2.8 % for n = 32. The bounds of 10 % (theory) and 15 % (the paper's two digits) leave room for the
-next order in n/r, about 1 to 6 % here.
+A mean over s seeds of a sum of n(n-1)/2 squared normal angles has a relative standard deviation of 2/sqrt(s n (n-1)):
+1.4 % for n = 100 and 2 seeds, 2.8 % for n = 32 and 5 seeds. The bounds of 10 % (theory) and 15 % (the paper's two
+digits) leave room for the next order in n/r, about 1 to 6 % here.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ def mean_error(p, *, seeds=5, n_components=None, **setting):
 )
 def test_table_1_n_100(p, density, paper):
     setting = {"n_samples": 40_000, "n_features": 100, "density": density}
-    error = mean_error(p, **setting)
+    error = mean_error(p, seeds=2, **setting)
     assert error == pytest.approx(expected_error(p, **setting), rel=0.1)
     assert 100 * error == pytest.approx(paper, rel=0.15)
 

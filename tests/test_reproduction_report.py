@@ -26,6 +26,7 @@ from experiments.reproduction.cells import METHODS
 from experiments.reproduction.command import parse_seconds
 from experiments.reproduction.experiment import Claim, Size, Verdict
 from experiments.reproduction.figures import figure1, figure5
+from experiments.reproduction.figures import figure2 as landscape
 from experiments.reproduction.figures.figure3 import ROUNDING
 from experiments.reproduction.images import Source, packed
 from experiments.reproduction.report import page as report
@@ -39,6 +40,16 @@ QUICK = Size(full=False, trials=1, source=Source.of(None))
 FULL = Size(full=True, trials=2, source=Source.of(None))
 ONE = Size(full=True, trials=1, source=Source.of(None))
 MADE = {"seconds": 1.5, "fit_seconds": 1.2, "machine": "a machine"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def coarse_landscapes():
+    """Nothing here depends on the pixels of Figure 2, whose rays would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(landscape, "PIXELS", 64)
+        landscape.rendered.cache_clear()
+        yield
+    landscape.rendered.cache_clear()
 
 
 def plausible(cell, factor=1.0):
@@ -79,6 +90,7 @@ def results_of(name, size, values=plausible, keep=lambda cell: True, tmp=Path("n
 # --- sections ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover  # the whole page, below, covers the same; theory at ten thousand points takes three times as long
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_section_is_made_of_results(name):
     size = FULL if name == "table1" else QUICK  # a quick run has one size of K-SVD, which does not tell how it grows
@@ -282,6 +294,7 @@ def stepwise(cell, n_steps):
     return {"errors": [float(10.0 ** (-14 * t / n_steps)) for t in range(n_steps + 1)]}
 
 
+@pytest.mark.no_cover  # tens of thousands of made-up results; the same lines are covered by the tests above
 def test_every_verdict_can_come_out_either_way():
     """Each claim holds in one of these worlds and does not in another; that of Figure 2 needs no samples."""
     found = {}

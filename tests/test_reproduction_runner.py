@@ -220,10 +220,10 @@ def test_killed_and_resumed_gives_the_same_results():
         "-m",
         "experiments.benchmarks.faults.reproduction",
         "--kills",
-        "3",
+        "2",
         "few-samples",
         "--trials",
-        "2",
+        "3",
     ]
     result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
