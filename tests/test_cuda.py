@@ -153,9 +153,8 @@ def test_a_law_updated_on_the_card_is_that_of_other_steppers(codes, moved, noise
     assert found.noise == pytest.approx(refitted.law.noise, rel=1e-9)
     c = refitted.coefficients(rows)
     for memory, expected in ((halves, (c.offset, c.rate)), (others, (c.steep, c.kept, c.precision))):
-        np.testing.assert_allclose(
-            to_numpy(memory)[: len(expected)], np.stack(list(map(to_numpy, expected))), rtol=1e-8
-        )
+        found_rows, rows = to_numpy(memory)[: len(expected)], np.stack([to_numpy(row) for row in expected])
+        np.testing.assert_allclose(found_rows, rows, rtol=1e-8)
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8, 1e15])

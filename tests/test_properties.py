@@ -142,7 +142,6 @@ def test_a_smaller_tolerance_never_ends_earlier(noisy, options):
     assert models[-1].n_iter_ > models[0].n_iter_
 
 
-@pytest.mark.xfail(strict=True, reason="tolerances from 1e-6 on are overruled by the error bar, smaller ones are not")
 @pytest.mark.parametrize("options", [{}, {"refine": None}])
 def test_a_tolerance_hardly_smaller_ends_hardly_later(noisy, options):
     """Steps shrink by a constant factor or faster near the maximum: 1 % less takes one more at most."""

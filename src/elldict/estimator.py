@@ -94,8 +94,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     max_iter : int, default=1000
         Most iterations of a start.
     tol : float, default=1e-6
-        A start has converged when its atoms move by at most this much, in the root mean square. A refinement also
-        ends when they move by much less than their error bar.
+        A start has converged when its atoms move by at most this much, in the root mean square. With solver 'auto' it
+        also ends when they move by much less than their error bar, because more digits would be those of chance;
+        `status_` says which of the two it was. The smaller `tol`, the later that is: below 1e-6 the share of the error
+        bar shrinks with the square of `tol`, and from about 1e-8 on `tol` alone decides.
     n_init : int, default=1
         Number of random starts; the one with the largest objective is kept.
     half_life : float, default=None

@@ -24,7 +24,8 @@ from elldict.solver.objective import Lp, Objective, Quantities, Statistics, With
 from elldict.theory.error_bars import atom_errors, sparsity_score
 
 DEFAULT_TOL = 1e-6
-"""Tolerance up to which phases end at their full share of the standard error; below, that share shrinks with it."""
+"""Tolerance down to which phases end at their share of the standard error. Below, the share shrinks with its square: a
+fit asks for more digits the smaller `tol` is, without a jump, and two powers of ten further down `tol` alone decides."""
 
 EXACT_ERROR, LOST_ERROR = 1e-4, 0.5
 """Standard errors of the atoms, in radians. Below the first, recovery is on its way to exact and worth the last steps;
@@ -268,13 +269,13 @@ class Stepper:
         phase = self.phase
         if step <= phase.tol:
             return f"step {step:.2g} <= tol {phase.tol:.2g}"
-        # a smaller tolerance than the default asks for more digits than the error bar would
-        fraction = phase.noise_fraction * min(1.0, phase.tol / DEFAULT_TOL)
+        eager = min(1.0, phase.tol / DEFAULT_TOL) ** 2
+        fraction = phase.noise_fraction * eager
         if step > fraction * LOST_ERROR or primary_of(here.objective) is not primary_of(before.objective):
             return None
         error = rms_standard_error(here.stats) if here.standard_error is None else here.standard_error
         if error > LOST_ERROR:
-            lost = step <= MIN_STEP_WHEN_LOST * min(1.0, phase.tol / DEFAULT_TOL)
+            lost = step <= MIN_STEP_WHEN_LOST * eager
             return (
                 f"step {step:.2g}, and a standard error of {error:.2g} tells no maximum from others" if lost else None
             )
