@@ -21,8 +21,6 @@ from elldict.solver.spike_slab import (
     move_to_host,
     update_spike_slab,
 )
-from experiments.reproduction.cells import make_cell
-from experiments.reproduction.tasks import run_cell
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")]
@@ -47,6 +45,8 @@ def model(rng):
 
 
 def test_a_cell_of_the_reproduction_is_the_same_on_a_card():
+    make_cell = pytest.importorskip("experiments.reproduction.cells").make_cell
+    run_cell = pytest.importorskip("experiments.reproduction.tasks").run_cell
     cell = make_cell("recovery", "lp", {"n_features": 20, "n_samples": 8000, "density": 0.3}, 0, {"p": 3})
     here, there = run_cell(cell, {})[0], run_cell(cell, {}, "cuda")[0]
     assert there["error"] == pytest.approx(here["error"], rel=1e-9)

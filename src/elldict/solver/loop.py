@@ -25,7 +25,7 @@ from elldict.theory.error_bars import atom_errors, sparsity_score
 
 DEFAULT_TOL = 1e-6
 """Tolerance down to which phases end at their share of the standard error. Below, the share shrinks with its square: a
-fit asks for more digits the smaller `tol` is, without a jump, and two powers of ten further down `tol` alone decides."""
+fit asks for more digits the smaller `tol` is, without a jump; two powers of ten further down `tol` alone decides."""
 
 EXACT_ERROR, LOST_ERROR = 1e-4, 0.5
 """Standard errors of the atoms, in radians. Below the first, recovery is on its way to exact and worth the last steps;

@@ -13,7 +13,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from elldict.backend.base import STORED, Array, Backend, Work, make_workspace, to_numpy, total
+from elldict.backend.base import (
+    NUMPY,
+    STORED,
+    Array,
+    Backend,
+    BufferedWork,
+    FreshWork,
+    Work,
+    make_workspace,
+    to_numpy,
+    total,
+)
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.theory.error_bars import CodeMoments
@@ -234,7 +245,7 @@ def primary_of(objective: Objective) -> Objective:
 def compute_derivatives(objective: Objective, Z: Array) -> tuple[Array, Array]:
     """Return g and slope code by code, for a few codes Z (b, m)."""
     backend = Backend.of(Z)
-    work = make_workspace(backend, "float64")
+    work = BufferedWork() if backend == NUMPY else FreshWork()  # not one whose kernels give sums only
     terms = objective.terms(Z, Quantities.GRADIENT | Quantities.MOMENTS, work, backend.xp)
     assert isinstance(terms.slope, Weighted)
     return terms.gain * terms.g, terms.slope.expand()  # fresh arrays: those of `work` are used again

@@ -103,7 +103,8 @@ class CodeHistogram:
         number = xp.astype(xp.floor(per_octave * (octave - lowest)), xp.int64)
         n_bins = per_octave * (highest - lowest)
         count = to_numpy(xp.bincount(number, minlength=n_bins)).astype(np.float64)  # whole numbers: exact in any order
-        return CodeHistogram(count[None, :], 2.0 ** (lowest + (np.arange(n_bins)[None, :] + 0.5) / per_octave))
+        used = np.flatnonzero(count)
+        return CodeHistogram(count[None, used], 2.0 ** (lowest + (used[None, :] + 0.5) / per_octave))
 
     def to_host(self) -> CodeHistogram:
         """Return the same codes, binned on the host."""
