@@ -55,7 +55,7 @@ def easy():
 
 @pytest.fixture(autouse=True)
 def solved_elsewhere(request, monkeypatch):
-    """Every fit of NumPy arrays goes another road, and every test holds there too."""
+    """Every fit of NumPy arrays is solved elsewhere, and every test holds there too."""
     where = request.config.getoption("--solve-on")
     if where == "host":
         return
@@ -64,13 +64,13 @@ def solved_elsewhere(request, monkeypatch):
         as_if_on_a_card(monkeypatch)
     device = "cuda" if where == "cuda" else "cpu"
 
-    def fit_there(samples, *args, **options):
+    def fit_there(samples, *args, stacklevel):
         if isinstance(samples, ArrayDataset) and isinstance(samples.X, np.ndarray):
             whole = samples.tile_rows >= samples.n_samples or where in ("card", "cuda")
             backend = Backend.of(torch.empty(0, device=device))
             samples = ArrayDataset(backend.asarray(samples.X, samples.dtype), 0 if whole else samples.tile_rows)
         with samples.backend.own_stream():
-            return fit_dictionary(samples, *args, **options)
+            return fit_dictionary(samples, *args, stacklevel=stacklevel + 1)  # this function is a caller more
 
     monkeypatch.setattr("elldict.estimator.fit_dictionary", fit_there)
 

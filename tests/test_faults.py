@@ -444,7 +444,7 @@ def test_fault_22_rows_beyond_2_to_31_are_addressed():
     samples = ArrayDataset(X, tile_rows=2**31)
     *_, bounds = tile_bounds(samples.n_samples, samples.tile_rows)
     assert bounds == (2**31, 2**31 + 10)
-    assert samples._tile(*bounds).shape == (10, 2)
+    assert samples._tile(bounds).shape == (10, 2)
     assert samples.locate(2**31 + 5) == "block 2 of 2"
 
 

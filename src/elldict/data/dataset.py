@@ -362,9 +362,9 @@ class ArrayDataset:
 
     @property
     def _bounds(self) -> list[tuple[int, int]]:
-        """First and last-plus-one row of each tile, but that the last one may end early."""
+        """First and last-plus-one row of each tile."""
         n, rows = self.n_samples, self.tile_rows
-        return list(zip(range(0, n, rows), range(rows, n + rows, rows), strict=True))
+        return list(zip(range(0, n, rows), [*range(rows, n, rows), n], strict=True))
 
     def _tile(self, bounds: tuple[int, int]) -> Array:
         xp = self.backend.xp
