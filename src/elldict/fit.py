@@ -18,13 +18,10 @@ from elldict.result import Estimate, FitResult
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.cuda_graph import CudaGraphStepper
 from elldict.solver.directions import power_step, random_orthonormal
-from elldict.solver.loop import FitLog, Phase, choose_precision, run_starts
+from elldict.solver.loop import PILOT_TOL, FitLog, Phase, choose_precision, run_starts
 from elldict.solver.objective import Lp, Objective
 from elldict.solver.schedule import FitContext, estimate_by_subsamples, estimate_on_all, use_newton
 from elldict.validation import check_n_components
-
-PILOT_TOL = 1e-3
-"""Tolerance of all exponents but the last: each is only where the next begins."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ Array = Any
 ROWS, STEP, COLUMNS, WARPS = 512, 16, 64, 4
 """Rows of a program, rows and columns it holds at a time, and its warps of 32 threads."""
 
+MAX_SETTLED_ATOMS = 4096
+"""Atoms whose parameters one program can hold side by side."""
+
 LP_SUMS = ("weight", "magnitude", "z2", "g2")
 LIKELIHOOD_SUMS = ("z2", "below", "logs", "missing", "bend", "g2")
 SECONDARY_SUMS = ("weight", "magnitude", "secondary_g2", "cross")

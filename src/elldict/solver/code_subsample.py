@@ -29,15 +29,9 @@ from elldict.solver.spike_slab import (
 )
 
 MAX_ROWS = 8192
-MAX_VALUES, MAX_VALUES_OFTEN = 2**18, 2**16
-"""Size of the subsample, and of the part of it that is used in every iteration: their products with A cost next to
-nothing beside a pass."""
-
-GPU_ROWS_OFTEN = 1024
-"""The same part on a graphics card, which multiplies a thousand rows as fast as a hundred."""
-
-MAX_ATOMS_IN_KERNEL = 4096
-"""Atoms whose parameters one program of a graphics card can hold side by side."""
+MAX_VALUES = 2**18
+"""Rows and values of the subsample: their products with A cost next to nothing beside a pass. On a graphics card, which
+multiplies a thousand rows as fast as a hundred, rows alone are limited."""
 
 LEAST_MIXTURE = 1e-7
 """Share of the power of a code that, as noise, hides mixtures too small to be worth separating: 8192 rows show even
@@ -52,7 +46,7 @@ class CodeSubsample:
     """Samples drawn uniformly, in whitened coordinates and float64, where A is."""
 
     rows: Array  # (b, k)
-    often: Array  # (c, k) every so many of them, for what is done in every iteration
+    often: Array  # (c, k) a fourth or an eighth of them, for what is done in every iteration
     for_pairs: Array  # (d, k) those by which mixed pairs are found
     least_noise: float
     known: dict[int, tuple[Array, SpikeSlab]] = field(default_factory=dict)  # the last law fitted, by its A
@@ -65,10 +59,10 @@ class CodeSubsample:
         index = np.sort(rng.choice(r, min(r, most), replace=False)).astype(np.int64)
         if backend.on_gpu:
             rows = whitening.move_to(backend).whiten(take_as(samples, index, "float64"))
-            often = rows[:: max(1, len(index) // GPU_ROWS_OFTEN), :]
+            often = rows[:: max(1, 8 * len(index) // MAX_ROWS), :]
             return cls(rows, often, rows, LEAST_NOISE[samples.dtype])
         rows = whitening.whiten(samples.take(index))
-        often = rows[:: max(1, rows.size // MAX_VALUES_OFTEN), :]
+        often = rows[:: max(1, 4 * rows.size // MAX_VALUES), :]
         return cls(rows, often, often, LEAST_NOISE[samples.dtype])
 
     def fit_law(self, A: Array) -> SpikeSlab:
@@ -121,7 +115,7 @@ class CodeSubsample:
         """
         backend, codes = Backend.of(A), CodeHistogram.of(compute_codes(self.often, A))
         xp, before = backend.xp, SpikeSlab(old[0], old[1], old[2], self.least_noise)
-        if backend.kernels is not None and int(A.shape[0]) <= MAX_ATOMS_IN_KERNEL:
+        if backend.kernels is not None and int(A.shape[0]) <= backend.kernels.MAX_SETTLED_ATOMS:
             own = run_em(codes, before, UPDATE_ROUNDS)
             same = xp.empty_like(squared_moves[:1])
             parts = (own.density, own.power, own.noise)

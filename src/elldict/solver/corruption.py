@@ -15,29 +15,26 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Work, to_numpy
 from elldict.data.dataset import ArrayDataset
+from elldict.data.subsample import SUBSAMPLE_ROWS_PER_FEATURE
 from elldict.result import Estimate
-from elldict.solver.amp import AmpRound, CorruptionLaw, clean, compute_schedule, first_residual, learn_law
+from elldict.solver.amp import MAX_ROUNDS, AmpRound, CorruptionLaw, clean, compute_schedule, first_residual, learn_law
 from elldict.solver.directions import PairwiseNewton
 from elldict.solver.loop import Phase, Problem, run_phases
 from elldict.solver.objective import Quantities
-from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
+from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
 
-DRAWN_ROWS, DRAWN_ROWS_PER_FEATURE = 4096, 40
-"""Samples on which atoms settle before all are evaluated, at least."""
+DRAWN_ROWS = 4096
+"""Samples on which atoms settle before all are evaluated, at least; and about as many from which the law of the
+corruption and the variances of the messages are found."""
 
-LAW_ROWS = 4096
-"""Samples from which the law and the variances of the messages are found, about."""
-
-FIRST_ROUNDS, UPDATE_ROUNDS = 25, 10
-"""Rounds in which the law is learned: from nothing, and from the last one."""
+UPDATE_ROUNDS = 10
+"""Rounds in which the law is learned from the last one; `MAX_ROUNDS` from nothing."""
 
 MIN_STEP = 5e-5
 """Length, in radians, below which steps are not taken: where recovery is exact, the error is then about 1e-9."""
 
 NOISE_FRACTION = 0.03
 """Nor are steps below this share of the standard error."""
-
-MAX_ITERATIONS = 60
 
 MIN_NOISE_PER_MOVE = 0.5
 """The standard deviation of the noise stays above this many times the last move of any atom."""
@@ -84,17 +81,17 @@ class CorruptionSubsample:
     def draw(cls, problem: Problem, rng: np.random.Generator, least_noise: float) -> CorruptionSubsample:
         """Draw rows uniformly."""
         samples = problem.samples
-        number = min(samples.n_samples, max(DRAWN_ROWS, DRAWN_ROWS_PER_FEATURE * samples.n_features))
+        number = min(samples.n_samples, max(DRAWN_ROWS, SUBSAMPLE_ROWS_PER_FEATURE * samples.n_features))
         index = np.sort(rng.choice(samples.n_samples, number, replace=False)).astype(np.int64)
         raw = samples.take(index)
-        rows = problem.whitening.move_to(NUMPY).whiten(raw[:: -(-number // LAW_ROWS)])
+        rows = problem.whitening.move_to(NUMPY).whiten(raw[:: -(-number // DRAWN_ROWS)])
         return cls(ArrayDataset(samples.backend.asarray(raw, samples.dtype)), rows, least_noise)
 
     def make_objective(self, A: Array, law: CorruptionLaw | None = None) -> SparseCorruption:
         """The objective for A under a law, or under one that is learned from nothing."""
         host = to_numpy(A)
         if law is None:
-            law = learn_law(self.rows, host, CorruptionLaw.guess(len(host), self.least_noise), FIRST_ROUNDS)
+            law = learn_law(self.rows, host, CorruptionLaw.guess(len(host), self.least_noise), MAX_ROUNDS)
         found = compute_schedule(self.rows, host, law)
         return SparseCorruption(law.law_of_codes(found.blur), corruption=law, rounds=found.rounds, source=self)
 
@@ -106,7 +103,7 @@ def estimate_corrupted(A: Array, problem: Problem, drawn: CorruptionSubsample, l
         PairwiseNewton(),
         lp_phase.precision,
         max(lp_phase.tol, MIN_STEP),
-        min(lp_phase.max_iter, MAX_ITERATIONS),
+        min(lp_phase.max_iter, MAX_LIKELIHOOD_STEPS),
         quantities=Quantities.GRADIENT | Quantities.MOMENTS,
         objective_slack=math.inf,  # the objective follows A, so there is none to compare
         noise_fraction=NOISE_FRACTION,

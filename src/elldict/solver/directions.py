@@ -21,6 +21,11 @@ ORTHONORMAL = 1e-12
 """Largest entry of A A^T - I that counts as rounding."""
 
 
+FAR_CURVATURE, MAX_ANGLE = 0.15, 0.3
+"""Of Newton's step: its least relative curvature far from a maximum, larger than close to one; and its longest turn, in
+radians, as the root mean square over atoms."""
+
+
 class Direction(Protocol):
     """From the statistics at A to the next A, with orthonormal rows."""
 
@@ -85,7 +90,7 @@ class PairwiseNewton:
 
     monotone: ClassVar[bool] = False
     least_curvature: float = 0.1
-    max_angle: float = 0.3  # root mean square over atoms
+    max_angle: float = MAX_ANGLE
 
     def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""

@@ -27,6 +27,12 @@ DEFAULT_TOL = 1e-6
 """Tolerance down to which phases end at their share of the standard error. Below, the share shrinks with its square: a
 fit asks for more digits the smaller `tol` is, without a jump; two powers of ten further down `tol` alone decides."""
 
+PILOT_TOL = 1e-3
+"""Tolerance of phases that are only where another exponent begins."""
+
+NOISE_FRACTION = 0.02
+"""Share of the standard error below which steps on all samples are the last, for l_p and the likelihood alone."""
+
 EXACT_ERROR, LOST_ERROR = 1e-4, 0.5
 """Standard errors of the atoms, in radians. Below the first, recovery is on its way to exact and worth the last steps;
 beyond the second, the formula means nothing, or samples do not tell one maximum from another."""

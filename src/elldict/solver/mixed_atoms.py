@@ -26,9 +26,6 @@ PLAIN_CORRELATION = 0.4
 MAX_PAIRED_SHARE = 0.25
 """Share of all atoms in correlated pairs from which it is the data whose codes depend on each other, not a mixture."""
 
-MIN_GAIN = 0.999
-"""Ratio of the sums of absolute codes, after and before, above which a turn of a pair is due to chance."""
-
 ANGLES = np.concatenate([np.linspace(-math.pi / 4, math.pi / 4, 91)[1:], np.linspace(-0.1, 0.1, 101)])
 """Turning a pair by a right angle only renames it, so this is all there is; finer where a pair is nearly separate."""
 
@@ -111,7 +108,7 @@ def find_sparsest_angle(Z: NDArray[np.float64]) -> float:
     blurred beyond what passes for noise by then. So the search goes on on ever smaller arcs.
     """
     angle, smallest = _search_angles(ANGLES, Z)
-    if smallest >= MIN_GAIN * np.sum(np.abs(Z)):
+    if smallest >= 0.999 * np.sum(np.abs(Z)):  # less is due to chance
         return 0.0
     for arc in ARCS:
         angle, smallest = _search_angles(angle + arc, Z)

@@ -25,7 +25,7 @@ from elldict.data.dataset import ArrayDataset, non_finite_error
 from elldict.data.statistics import PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import LEAST_NOISE
-from elldict.solver.directions import polar
+from elldict.solver.directions import FAR_CURVATURE, MAX_ANGLE, polar
 from elldict.solver.loop import choose_precision
 from elldict.solver.mixed_atoms import MixedPair
 from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, distance_between, is_exact
@@ -38,9 +38,6 @@ MAX_GAIN = 1 / 3
 
 PARTS_PER_HALF_LIFE, MIN_PART_ROWS = 4, 64
 """Parts in which half of the weight is forgotten, and samples of a part, at least."""
-
-LEAST_CURVATURE, MAX_ANGLE = 0.15, 0.3
-"""As for Newton's step on all samples."""
 
 WHITENING_SHARE, LAW_SHARE = 0.01, 0.1
 """Share of new weight from which the whitening is computed anew, and the law of the codes fitted; each costs time."""
@@ -105,11 +102,11 @@ class OnlinePath:
         bend = (self.bend + EVALUATED_ROWS * np.outer(slope, v)) / (self.bend_weight + EVALUATED_ROWS)
         both = gz[:, None] + gz[None, :]
         C = G @ self.A.T
-        between = (C - C.T) / np.maximum(both - bend - bend.T, LEAST_CURVATURE / 2 * np.abs(both) + 1e-300)
+        between = (C - C.T) / np.maximum(both - bend - bend.T, FAR_CURVATURE / 2 * np.abs(both) + 1e-300)
         if m == k:
             return between, None
         rest = max(0.0, k - float(np.sum(v))) / (k - m)  # mean square that the atoms leave
-        curvature = np.maximum(gz - rest * slope, LEAST_CURVATURE * np.abs(gz) + 1e-300)
+        curvature = np.maximum(gz - rest * slope, FAR_CURVATURE * np.abs(gz) + 1e-300)
         return between, (G - C @ self.A) / curvature[:, None]
 
     @property

@@ -11,7 +11,7 @@ from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.corruption import CorruptionSubsample, SparseCorruption, estimate_corrupted, looks_corrupted
 from elldict.solver.directions import InverseIteration, PairwiseNewton
-from elldict.solver.loop import Phase, Problem, run_phases
+from elldict.solver.loop import NOISE_FRACTION, PILOT_TOL, Phase, Problem, run_phases
 from elldict.solver.mixed_atoms import keep_plain_mixtures
 from elldict.solver.model_selection import (
     AS_ASKED,
@@ -22,7 +22,7 @@ from elldict.solver.model_selection import (
     error_bar,
 )
 from elldict.solver.objective import Lp, Quantities
-from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
+from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
 
 MAX_SEPARATIONS = 4
 """Times that mixed pairs are separated before they are reported instead."""
@@ -36,14 +36,8 @@ MAX_INVERSE_STEPS = 40
 LEAST_INACTIVE_VARIANCE = {"float32": 1e-7, "float64": 1e-15}
 """Variance of inactive codes, in units of that of all directions together, that rounding alone produces."""
 
-SMALL_EXPONENTS, MAX_SMALL_STEPS, SMALL_TOL = (2.5, 2.2), 300, 1e-3
-"""Exponents that need the fewest samples, solved in turn where samples are few, and when each ends."""
-
-MAX_ITERATIONS = 60
-"""Of the likelihood: five to twelve are enough where the law is right, and where it is not more are of no use."""
-
-NOISE_FRACTION = 0.02
-"""Share of the standard error below which steps on all samples are the last."""
+SMALL_EXPONENTS, MAX_SMALL_STEPS = (2.5, 2.2), 300
+"""Exponents that need the fewest samples, solved in turn where samples are few, and the most steps of each."""
 
 LAW_SLACK = 1e-3
 """Fall of the mean log-likelihood that an update of the law alone can cause."""
@@ -158,7 +152,7 @@ class Refinement:
         assert isinstance(pilot.objective, Lp)
         if not has_few_samples(self.problem.samples.n_samples, int(pilot.A.shape[1])):
             return pilot.A
-        tol, most = max(self.lp_phase.tol, SMALL_TOL), min(self.lp_phase.max_iter, MAX_SMALL_STEPS)
+        tol, most = max(self.lp_phase.tol, PILOT_TOL), min(self.lp_phase.max_iter, MAX_SMALL_STEPS)
         phases = [
             replace(self.lp_phase, objective=Lp(p), tol=tol, max_iter=most)
             for p in SMALL_EXPONENTS
@@ -175,7 +169,7 @@ class Refinement:
             PairwiseNewton(),
             lp.precision,
             lp.tol,
-            min(lp.max_iter, MAX_ITERATIONS),
+            min(lp.max_iter, MAX_LIKELIHOOD_STEPS),
             quantities=Quantities.GRADIENT | Quantities.MOMENTS,
             objective_slack=LAW_SLACK,
             noise_fraction=self.noise_fraction,

@@ -7,7 +7,6 @@ estimate is sought on all samples, and what follows is the same as without subsa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,9 +20,10 @@ from elldict.data.statistics import Whitening
 from elldict.data.subsample import GROWTH, Minibatches, Subsampler
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
-from elldict.solver.directions import PairwiseNewton, pairwise_angles
+from elldict.solver.directions import FAR_CURVATURE, PairwiseNewton, pairwise_angles
 from elldict.solver.loop import (
     DEFAULT_TOL,
+    NOISE_FRACTION,
     FitLog,
     Phase,
     Problem,
@@ -37,7 +37,7 @@ from elldict.solver.loop import (
 from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, error_bar, is_exact
 from elldict.solver.objective import Lp, Quantities, Statistics, WithSecondary, primary_of
 from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
-from elldict.solver.spike_slab import SpikeSlabLikelihood
+from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
 from elldict.theory.error_bars import chance_score
 
 Starts = Iterable[NDArray[np.float64]]
@@ -46,23 +46,16 @@ Outcome = tuple[Estimate, tuple[Iteration, ...]]
 SMALL_ERROR = 0.08
 """Error bar of l_p from which its estimate is good enough to refine, and to evaluate more samples."""
 
-LIKELY, UNLIKELY = 0.75, 1.5
-"""Error bars that are expected of a subsample, relative to a small one, up to which it is tried. Those of minibatches,
-from which they are expected, are too large by up to a third."""
+LIKELY = 0.75
+"""Error bar that is expected of a subsample, relative to a small one, up to which it is tried. Those of minibatches,
+from which they are expected, are too large by up to a third. The largest subsample is tried up to twice that."""
 
-FINAL_NOISE_FRACTION, SUBSAMPLE_NOISE_FRACTION, LP_SUBSAMPLE_NOISE_FRACTION = 0.25, 0.3, 0.6
-"""Shares of the standard error below which steps are the last: on all samples; on fewer, where the rest is left to the
-next ones; and of l_p there, where the rest is left to the likelihood."""
-
-LP_NOISE_FRACTION, LP_CURVATURE = 0.02, 0.15
-"""The same for l_p alone; and the least relative curvature of its Newton step, larger than close to the truth because
-starts are random."""
+FINAL_NOISE_FRACTION, SUBSAMPLE_NOISE_FRACTION = 0.25, 0.3
+"""Shares of the standard error below which steps are the last: on all samples after a subsample, and on a subsample,
+where the rest is left to more samples. Twice that for l_p there, where the rest is left to the likelihood too."""
 
 MAX_FINAL_PASSES, MAX_SUBSAMPLE_STEPS = 8, 50
 """Iterations on all samples after which a refinement leads nowhere, and on fewer after which they are too few."""
-
-PASSES_PER_DIGIT = 4
-"""Further passes on all samples for every digit that `tol` asks for beyond the default."""
 
 MIN_MINIBATCH_SCORE = 5.0
 """Standard errors by which codes have to be sparser than Gaussian ones for steps on minibatches to lead anywhere."""
@@ -207,13 +200,13 @@ class Schedule:
         """
         last = self.context.phases[-1]
         at_once = few.backend.prefers_few_calls or is_exact(likelihood.law, few.n_samples)
-        digits = max(0.0, math.log10(DEFAULT_TOL / last.tol))
+        most = MAX_FINAL_PASSES if last.tol >= DEFAULT_TOL else MAX_LIKELIHOOD_STEPS  # more digits take more passes
         return Phase(
             WithSecondary(likelihood, lp, from_next_step=not at_once),
             PairwiseNewton(),
             last.precision,
             last.tol,
-            min(last.max_iter, MAX_FINAL_PASSES + math.ceil(PASSES_PER_DIGIT * digits)),
+            min(last.max_iter, most),
             quantities=Quantities.GRADIENT | Quantities.MOMENTS,
             objective_slack=LAW_SLACK,
             noise_fraction=FINAL_NOISE_FRACTION,
@@ -231,7 +224,7 @@ class Schedule:
             options |= {"minibatches": True, "give_up": looks_gaussian_unseen}
         else:
             # a device that begins with a subsample settles l_p there, and writes over the statistics of the last pass
-            fraction = SUBSAMPLE_NOISE_FRACTION if few_calls else LP_SUBSAMPLE_NOISE_FRACTION
+            fraction = SUBSAMPLE_NOISE_FRACTION if few_calls else 2 * SUBSAMPLE_NOISE_FRACTION
             options |= {"noise_fraction": fraction, "give_up": looks_gaussian, "skip_final_evaluation": not few_calls}
             options["precision"] = samples.backend.coarse_precision(phases[-1].precision)
         for number, phase in enumerate(phases):  # digits beyond the default are left to the final phase
@@ -252,7 +245,7 @@ class Schedule:
                 largest = candidate
                 if error < LIKELY * SMALL_ERROR * candidate:
                     return subsampler.subsample(candidate)
-        if error < UNLIKELY * SMALL_ERROR * largest:  # worth a try, since all samples cost more
+        if error < 2 * LIKELY * SMALL_ERROR * largest:  # worth a try, since all samples cost more
             return subsampler.subsample(largest)
         return self.context.samples
 
@@ -280,8 +273,8 @@ def use_newton(phase: Phase) -> Phase:
     quantities = Quantities.GRADIENT | Quantities.MOMENTS
     if phase.objective.p > MAX_NEWTON_EXPONENT:
         return replace(phase, quantities=quantities)
-    direction = PairwiseNewton(least_curvature=LP_CURVATURE)
-    return replace(phase, direction=direction, quantities=quantities, noise_fraction=LP_NOISE_FRACTION)
+    direction = PairwiseNewton(least_curvature=FAR_CURVATURE)
+    return replace(phase, direction=direction, quantities=quantities, noise_fraction=NOISE_FRACTION)
 
 
 def is_small(pilot: Estimate) -> bool:

@@ -20,8 +20,8 @@ from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Sum
 
 Vector = NDArray[np.float64]
 
-DROPPED_BITS, DROPPED_BITS_POOLED = 22, 19
-"""Low bits of a float32 that its bin ignores: two bins, or sixteen for all atoms together, for every factor of two."""
+DROPPED_BITS = 22
+"""Low bits of a float32 that its bin ignores: two bins for every factor of two."""
 
 FULL_ROUNDS, UPDATE_ROUNDS = 40, 5
 """Rounds of expectation maximisation: for a fit, and for codes that have moved a little since the last one."""
@@ -34,6 +34,9 @@ DIFFERENT = 4.0
 
 SAME_LOG_NOISE, SAME_LOG_DENSITY = 0.1, 0.05
 """Changes below which a law counts as unchanged: an objective that never settled would never let A settle."""
+
+MAX_LIKELIHOOD_STEPS = 60
+"""Five to twelve are enough where the law is right, and where it is not more are of no use."""
 
 MIN_NOISE_PER_MOVE = 2.0
 """The standard deviation of the noise stays above this many times the last move of any atom: a pair of atoms still
@@ -95,8 +98,8 @@ class CodeHistogram:
         """Histogram of all atoms as one, each scaled to unit mean square; on the host."""
         scaled = self.z2 / self.mean_square[:, None]
         if self.count is not None:
-            # finer bins: these squares are means of bins already, and would be rounded twice
-            return self._bin(scaled.reshape(-1, 1), self.count.reshape(-1, 1), DROPPED_BITS_POOLED)
+            # eight times finer bins: these squares are means of bins already, and would be rounded twice
+            return self._bin(scaled.reshape(-1, 1), self.count.reshape(-1, 1), DROPPED_BITS - 3)
         xp, (lowest, highest, per_octave) = Backend.of(scaled).xp, (-64, 16, 16)
         octave = xp.log2(xp.reshape(scaled, (-1,)))
         octave = xp.maximum(xp.minimum(octave, xp.full_like(octave, highest - 0.01)), xp.full_like(octave, lowest))
