@@ -223,3 +223,14 @@ def test_settings_of_torch_and_samples_are_left_alone():
         assert torch.cuda.current_stream() == stream
     torch.set_float32_matmul_precision("highest")
     assert torch.equal(X, before)
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.3])
+def test_a_checkpoint_changes_nothing_on_a_card(noise_std, tmp_path):
+    X, _, _ = make_bernoulli_gaussian(20_000, 24, density=0.3, noise_std=noise_std, random_state=0)
+    X = on_card(X.astype(np.float32))
+    plain = LpDictionaryLearning(random_state=0).fit(X)
+    recorded = LpDictionaryLearning(random_state=0).fit(X, checkpoint=tmp_path / "checkpoint")
+    assert torch.equal(plain.components_, recorded.components_)
+    resumed = LpDictionaryLearning(random_state=0).fit(X, checkpoint=tmp_path / "checkpoint", resume=True)
+    assert torch.equal(plain.components_, resumed.components_)

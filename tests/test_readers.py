@@ -2,13 +2,18 @@
 
 import os
 import pickle
+import shutil
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
+import zarr
 
 from elldict.data.file import Prefetcher
 from elldict.data.npy import open_memmap, open_npy
+from elldict.data.open import find_reader
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 SHAPE = (103, 5)
@@ -207,3 +212,73 @@ def test_nobody_waits_for_rows_that_are_not_read_any_more(tmp_path, rng):
             waiting = pool.submit(lambda: ahead.rows(300, 400).__enter__())
         with pytest.raises(CancelledError):
             waiting.result(timeout=60)
+
+
+# --- what every file format has to do ---------------------------------------------------------------------------------
+
+
+def write_zarr(folder, X):
+    zarr.save_array(str(folder / "data.zarr"), X)
+    return folder / "data.zarr"
+
+
+def write_parquet_columns(folder, X):
+    table = pyarrow.table({f"x{k}": column for k, column in enumerate(X.T)})
+    pyarrow.parquet.write_table(table, folder / "data.parquet", row_group_size=40)
+    return folder / "data.parquet"
+
+
+def write_parquet_lists(folder, X):
+    rows = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(X.ravel()), X.shape[1])
+    pyarrow.parquet.write_table(pyarrow.table({"x": rows}), folder / "lists.parquet", row_group_size=40)
+    return folder / "lists.parquet"
+
+
+FORMATS = {  # name: function that writes samples to a folder and returns their path
+    "npy": saved,
+    "zarr": write_zarr,
+    "parquet columns": write_parquet_columns,
+    "parquet lists": write_parquet_lists,
+}
+
+
+@pytest.fixture(params=FORMATS)
+def written(request, tmp_path, X):
+    """Path of samples in some format, and how to write others there."""
+    return FORMATS[request.param](tmp_path, X), lambda other: FORMATS[request.param](tmp_path, other)
+
+
+def test_every_format_gives_the_rows_that_were_written(written, X):
+    reader = find_reader(written[0], None)
+    assert (reader.n_samples, reader.n_features, reader.dtype) == (*SHAPE, "float64")
+    out = np.empty((20, 5))
+    assert reader.read(3, 23, out) is out
+    np.testing.assert_array_equal(out, X[3:23])
+    np.testing.assert_array_equal(reader.read(0, 103), X)
+    for numbers in ([0], [102], [0, 1, 2, 50, 51, 102], range(103), []):
+        index = np.array(numbers, dtype=np.int64)
+        np.testing.assert_array_equal(reader.take(index), X[index])
+
+
+def test_every_format_is_read_by_other_processes_and_by_many_threads(written, X):
+    reader = pickle.loads(pickle.dumps(find_reader(written[0], None)))
+    starts = [start for start in range(0, 100, 7) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for start, rows in zip(starts, pool.map(lambda start: reader.read(start, start + 3), starts), strict=True):
+            np.testing.assert_array_equal(rows, X[start : start + 3])
+
+
+def test_every_format_says_where_a_sample_is(written):
+    assert written[0].name in find_reader(written[0], None).locate(57)
+
+
+def test_every_format_notices_that_the_file_has_changed(written, X):
+    reader = find_reader(written[0], None)
+    fingerprint = reader.fingerprint()
+    reader.check_unchanged()
+    assert find_reader(written[0], None).fingerprint() == fingerprint
+    shutil.rmtree(written[0]) if written[0].is_dir() else written[0].unlink()
+    written[1](np.vstack([X, X]))
+    with pytest.raises(SamplesChangedError):
+        reader.check_unchanged()
+    assert find_reader(written[0], None).fingerprint() != fingerprint

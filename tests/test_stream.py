@@ -356,3 +356,18 @@ def test_what_a_stream_keeps_lives_on_the_host(model):
     for field in fields(OnlineModel):
         value = getattr(model._state.model, field.name)
         assert not hasattr(value, "shape") or (isinstance(value, np.ndarray) and value.dtype == np.float64)
+
+
+def test_more_atoms_than_features_are_refused_with_the_first_batch(noisy):
+    with pytest.raises(ValueError, match=f"n_components={N + 1} exceeds n_features={N}"):
+        LpDictionaryLearning(n_components=N + 1).partial_fit(noisy[0][:10])
+
+
+def test_a_fit_keeps_little_for_a_stream(noisy):
+    """Beside components and history: the scatter of the samples, A and the atoms in float64, and vectors of moments."""
+    model = LpDictionaryLearning(random_state=0).fit(noisy[0])
+    whole = len(pickle.dumps(model))
+    history = len(pickle.dumps(model.history_))
+    del model._state
+    without = len(pickle.dumps(model))
+    assert whole - without < 3 * 8 * N * N + 30 * 8 * N + history + 8000

@@ -247,8 +247,8 @@ def compute_derivatives(objective: Objective, Z: Array) -> tuple[Array, Array]:
     backend = Backend.of(Z)
     work = BufferedWork() if backend == NUMPY else FreshWork()  # not one whose kernels give sums only
     terms = objective.terms(Z, Quantities.GRADIENT | Quantities.MOMENTS, work, backend.xp)
-    assert isinstance(terms.slope, Weighted)
-    return terms.gain * terms.g, terms.slope.expand()  # fresh arrays: those of `work` are used again
+    slope = terms.slope.expand() if isinstance(terms.slope, Weighted) else terms.slope
+    return terms.gain * terms.g, slope
 
 
 def raise_to_power(x: Array, exponent: float, work: Work, xp: Any, into: str) -> Array:

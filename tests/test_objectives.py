@@ -1,0 +1,71 @@
+"""What every objective has to be: derivatives of each other, the same in any memory and for every array library."""
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from elldict.backend.base import BufferedWork, FreshWork, to_numpy
+from elldict.solver.objective import Lp, Quantities, Weighted, WithSecondary, compute_derivatives
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
+
+LAW = SpikeSlab(np.array([0.1, 0.3, 0.7]), np.array([1.0, 4.0, 0.5]), 0.04)
+OBJECTIVES = {  # for codes of three atoms
+    "l_2.2": Lp(2.2),
+    "l_3": Lp(3.0),
+    "l_5.5": Lp(5.5),
+    "spike and slab": SpikeSlabLikelihood(LAW),
+    "with l_p beside it": WithSecondary(SpikeSlabLikelihood(LAW), Lp(3.0)),
+}
+ALL = Quantities.GRADIENT | Quantities.MOMENTS
+
+
+@pytest.fixture(params=OBJECTIVES)
+def objective(request):
+    return OBJECTIVES[request.param]
+
+
+@pytest.fixture
+def codes():
+    """Codes (b, m) without zeros, where derivatives of norms have corners."""
+    return np.random.default_rng(0).uniform(0.05, 3, (200, 3)) * np.array([1, -1] * 100)[:, None]
+
+
+def expand(term):
+    return term.expand() if isinstance(term, Weighted) else term
+
+
+def test_the_slope_is_the_derivative_of_g(objective, codes):
+    h = 1e-6
+    (above, _), (below, _), (_, slope) = (compute_derivatives(objective, codes + shift) for shift in (h, -h, 0.0))
+    np.testing.assert_allclose((above - below) / (2 * h), slope, rtol=1e-5, atol=1e-5)
+
+
+def test_g_is_the_derivative_of_the_value_but_for_what_no_rotation_changes(objective, codes):
+    """F' = a g + b z, with two constants for each atom: the sum of z^2 over all atoms stays the same."""
+    h = 1e-6
+    values = []
+    for shift in (h, -h):
+        terms = objective.terms(codes + shift, ALL, FreshWork(), np)
+        values.append(terms.gain * terms.g * (codes + shift) if terms.value is None else expand(terms.value))
+    rise, (g, _) = (values[0] - values[1]) / (2 * h), compute_derivatives(objective, codes)
+    for atom in range(codes.shape[1]):
+        basis = np.stack([g[:, atom], codes[:, atom]], axis=1)
+        found = basis @ np.linalg.lstsq(basis, rise[:, atom], rcond=None)[0]
+        np.testing.assert_allclose(found, rise[:, atom], atol=1e-5 * np.max(np.abs(rise)))
+
+
+def test_terms_do_not_depend_on_the_memory_they_are_written_to(objective, codes):
+    before, work = codes.copy(), BufferedWork()
+    objective.terms(3 * codes, ALL, work, np)  # leaves something behind in all buffers
+    ours, theirs = objective.terms(codes, ALL, work, np), objective.terms(codes, ALL, FreshWork(), np)
+    np.testing.assert_array_equal(ours.g, theirs.g)
+    for name in ("slope", "value"):
+        if getattr(theirs, name) is not None:
+            np.testing.assert_array_equal(expand(getattr(ours, name)), expand(getattr(theirs, name)))
+    np.testing.assert_array_equal(codes, before)
+
+
+def test_array_libraries_agree(objective, codes):
+    g, slope = compute_derivatives(objective, codes)
+    for ours, theirs in zip(compute_derivatives(objective, array_api_strict.asarray(codes)), (g, slope), strict=True):
+        np.testing.assert_allclose(to_numpy(ours), theirs, rtol=1e-12, atol=1e-14)
