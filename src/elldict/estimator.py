@@ -1,4 +1,4 @@
-"""The estimator: the road from samples to atoms, and what is kept of it."""
+"""The estimator: checks what a user passes, runs a fit, and stores its result."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         one before ended: the way to small exponents when samples are few.
     solver : {'auto', 'power'}, default='auto'
         'power': the paper's generalized power method, all samples in every iteration. 'auto': the same answers in far
-        fewer looks at the samples, by Newton steps, guarded by the objective, on random samples that grow in number
-        as the error bar asks; the last steps are on all of them.
+        fewer passes over the samples, by Newton steps on random minibatches, then on as many random samples as the
+        error bar requires, and at last on all of them; a step that lowers the objective is replaced by a power step.
     refine : {'auto', 'bernoulli-gaussian', 'sparse-corruption'} or None, default='auto'
-        What follows the l_p stages. 'bernoulli-gaussian': maximum likelihood for codes that are zero or Gaussian, with
+        What follows the l_p phases. 'bernoulli-gaussian': maximum likelihood for codes that are zero or Gaussian, with
         Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'sparse-corruption': the
-        same for samples of which a few entries were hit by something larger; they are cleaned on the way. Not for
-        whitened samples, whose entries are no longer those that were hit. 'auto': whichever of the two the data bear
-        out, or none. None: nothing, the paper's answer.
+        same for samples of which a few entries are corrupted by large values; they are cleaned during the fit. Not for
+        whitened samples, whose entries are no longer those that were corrupted. 'auto': whichever of the two the data
+        support, or none. None: nothing, the paper's answer.
     center : bool, default=False
         Subtract the mean of the samples.
     whiten : bool, default=False
@@ -94,10 +94,10 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     max_iter : int, default=1000
         Most iterations of a start.
     tol : float, default=1e-6
-        A start has converged when its atoms move by at most this much, in the root mean square. With solver 'auto' it
-        also ends when they move by much less than their error bar, because more digits would be those of chance;
-        `status_` says which of the two it was. The smaller `tol`, the later that is: below 1e-6 the share of the error
-        bar shrinks with the square of `tol`, and from about 1e-8 on `tol` alone decides.
+        A start has converged when its atoms move by at most this much, in the root mean square. With solver 'auto', and
+        in a refinement, it also ends when they move by much less than their error bar, because further digits would be
+        noise; `status_` says which of the two it was. Below 1e-6 the share of the error bar shrinks with the square of
+        `tol`, and well below 1e-8 `tol` alone decides. A smaller `tol` never ends a fit earlier.
     n_init : int, default=1
         Number of random starts; the one with the largest objective is kept.
     half_life : float, default=None
@@ -144,7 +144,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     n_iter_ : int
         Iterations of the start that was kept, with those of the refinement.
     n_passes_ : float
-        Looks at the whole data, with the survey, all starts and the final judgement.
+        Passes over all samples: the first for their statistics, those of all starts, and the final evaluation.
     density_ : array of shape (n_components_,)
         Share of codes of each atom that are not zero, as fitted to the codes that `transform` makes by default.
     scale_ : array of shape (n_components_,)
@@ -159,11 +159,11 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     atom_error_ : array of shape (n_components_,)
         The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
     corruption_rate_ : float
-        Share of the entries of samples that were hit, if `refined_` is 'sparse-corruption'; otherwise 0.
+        Share of the entries of samples that are corrupted, if `refined_` is 'sparse-corruption'; otherwise 0.
     corruption_scale_ : float
-        Standard deviation of a hit, in the units of X; 0 if there is none.
+        Standard deviation of the corruption of an entry, in the units of X; 0 if there is none.
     refined_ : str or None
-        Name of the refinement that the answer has been through, None if it is the l_p answer.
+        Name of the refinement that was applied, None if the answer is that of l_p.
     converged_ : bool
         Whether the answer that was kept converged.
     status_ : str
@@ -265,18 +265,18 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), path or Samples
+        X : array-like of shape (n_samples, n_features), path or Dataset
             Samples, as rows. Any array that follows the array API standard; integers are converted tile by tile. Or
             samples that are left where they are: the name of a ``.npy``, zarr or parquet file, an open `numpy.memmap`
-            or zarr array, a dask array, or what :func:`elldict.open_samples` returns. A dask array is looked at by the
+            or zarr array, a dask array, or what :func:`elldict.open_samples` returns. A dask array is read by the
             workers of the current dask.distributed client, or by dask's threads if there is none.
         y : None
             Ignored.
         callback : callable, optional
             Called with an :class:`~elldict.Iteration` after each iteration; the fit stops when it returns True.
         checkpoint : str or path-like, optional
-            File to which the fit writes what it has learned, after each look at all samples. It must not be there
-            before, unless the fit is resumed, and it stays when the fit has ended.
+            File to which the fit writes its state, after each pass over all samples. It must not be there before,
+            unless the fit is resumed, and it stays when the fit has ended.
         resume : bool, default=False
             Go on where the fit that wrote the checkpoint was interrupted, and end exactly where it would have ended.
             Samples and parameters have to be the same. If there is no such file, the fit warns and starts from the
@@ -325,13 +325,14 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> LpDictionaryLearning:  # noqa: ARG002
-        """Go on learning from a batch of samples, which is looked at once and then forgotten.
+        """Go on learning from a batch of samples, which is read once and not kept.
 
         The first batches are collected until there are 40 samples a feature, at least 1000, and fitted as `fit` does;
         `status_` says so. From then on a batch moves the atoms by one Newton step, and what is kept does not grow with
         the number of samples. This is an approximation: to first order its error is that of a fit to all samples, and
-        `expected_error_` says how large that is, drift apart; but a wrong start, of which the first fit warns, stays
-        wrong. Atoms keep their order and signs from batch to batch. After `fit`, the stream goes on from there.
+        `expected_error_` estimates it (too small where the dictionary drifts and `half_life` is None); but atoms that
+        the first fit found mixed or not identifiable, of which it warns, are not sought again. Atoms keep their order
+        and signs from batch to batch. After `fit`, the stream goes on from there.
 
         Parameters
         ----------
@@ -390,7 +391,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), path or Samples
+        X : array-like of shape (n_samples, n_features), path or Dataset
             Samples, as rows; whatever `fit` takes.
         out : str or path-like, default=None
             File for the codes, ``.npy`` or ``.zarr``. They are written block by block and need no memory; the file is
@@ -428,11 +429,11 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return coding.decode(check_codes(self, X, self.components_), self.components_, self.mean_)
 
     def score_samples(self, X: Any) -> Array:
-        """Log-likelihood of each sample under the fitted law: atoms, densities, scales and noise.
+        """Log-likelihood of each sample under the fitted distribution: atoms, densities, scales and noise.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), path or Samples
+        X : array-like of shape (n_samples, n_features), path or Dataset
             Samples, as rows; whatever `fit` takes.
 
         Returns
@@ -447,7 +448,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), path or Samples
+        X : array-like of shape (n_samples, n_features), path or Dataset
             Samples, as rows; whatever `fit` takes.
         y : None
             Ignored.
@@ -471,8 +472,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that :func:`elldict.load` reads.
 
-        The file is complete or it is not there: an older one is replaced in the last moment. A `random_state` that is
-        an object rather than a number is not kept.
+        The file is complete or it is not there: an older one is replaced when the new one is written. A
+        `random_state` that is an object rather than a number is not kept.
 
         Parameters
         ----------
@@ -528,7 +529,7 @@ def _show_on(backend: Backend, callback: Callback) -> Callback:
 def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
     """Read a model written by :meth:`LpDictionaryLearning.save`.
 
-    Nothing in the file is executed, and nothing in it is believed before it is checked.
+    Nothing in the file is executed, and everything in it is checked before it is used.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class RankWarning(UserWarning):
 
 
 class SamplesFileError(ValueError):
-    """A file of samples is damaged, or does not hold what samples are made of."""
+    """A file of samples is damaged, or does not hold an array of numbers, one sample a row."""
 
 
 class SamplesChangedError(SamplesFileError):

@@ -27,7 +27,7 @@ class Iteration:
     start : int
         Which random start this belongs to, counted from 0.
     stage : int
-        Which stage of that start, counted from 0.
+        Which phase of that start, counted from 0.
     iteration : int
         Counted from 1 within the start.
     objective : float
@@ -35,7 +35,7 @@ class Iteration:
     step : float
         Root mean square, over atoms, of the distance moved.
     passes : float
-        Looks at the whole data since the fit began, the survey and all starts included.
+        Passes over all samples since the fit began, with the first for their statistics and those of all starts.
     seconds : float
         Time since the fit began.
     components : array of shape (n_components, n_features) or None

@@ -68,7 +68,7 @@ DataFile = Annotated[
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.npz", help="Model written by 'elldict fit'.")]
 Column = Annotated[
     list[str] | None,
-    typer.Option(help="Column of lists, or (given again and again) columns that are features; array of a zarr group."),
+    typer.Option(help="Column of lists, or (given several times) columns that are features; array of a zarr group."),
 ]
 BlockSize = Annotated[
     int | None, typer.Option(min=1, help="Samples that are read at a time.", show_default="16 MB of them")
@@ -130,7 +130,7 @@ def fit(
     data: DataFile,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL.npz", help="Where the model goes.")],
     n_components: Annotated[int | None, typer.Option(help="Number of atoms.", show_default="all")] = None,
-    p: Annotated[str, typer.Option(help="Exponent of the norm, above 2; or falling ones, such as 3,2.5,2.2.")] = "3",
+    p: Annotated[str, typer.Option(help="Exponent of the norm, above 2; or decreasing ones, such as 3,2.5,2.2.")] = "3",
     solver: Annotated[
         Solver, typer.Option(help="'power' is the paper's: all samples in every iteration; 'auto' needs far fewer.")
     ] = Solver.auto,
@@ -140,7 +140,7 @@ def fit(
     center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean of the samples.")] = False,
     whiten: Annotated[bool, typer.Option("--whiten/--no-whiten", help="Atoms need not be orthogonal.")] = False,
     max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
-    tol: Annotated[float, typer.Option(help="Step at which a start has converged.")] = 1e-6,
+    tol: Annotated[float, typer.Option(help="Step (root mean square) at which a start has converged.")] = 1e-6,
     n_init: Annotated[int, typer.Option(help="Number of random starts.")] = 1,
     device: Annotated[
         str | None, typer.Option(help="'cuda', or 'cuda:1', works on a graphics card.", show_default="the host")
@@ -149,7 +149,7 @@ def fit(
     column: Column = None,
     block_size: BlockSize = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep here what is learned on the way, against interruptions.")
+        Path | None, typer.Option(metavar="FILE", help="Write the state here, to resume after an interruption.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
     force: Force = False,
