@@ -35,10 +35,10 @@ def one_step(X, A, p=3.0, **how):
     return power_step(sums_at(X, A, p, **how), A)
 
 
-def run_from(X, start, p=3.0, direction=power_step, tol=1e-8, max_iter=500, callback=None):
-    """Estimate and history from a given start."""
+def run_from(X, start, p=3.0, direction=power_step, tol=1e-8, max_iter=500, callback=None, objective=None):
+    """Estimate and history from a given start, for l_p or another objective."""
     samples, whitening = prepared(X)
-    phase = Phase(Lp(p), direction, samples.dtype, tol, max_iter)
+    phase = Phase(objective or Lp(p), direction, samples.dtype, tol, max_iter)
     estimate, _, history = run_starts(samples, whitening, [phase], [start], FitLog(callback))
     return estimate, history
 

@@ -338,4 +338,4 @@ def test_a_fit_by_the_ways_of_a_card_gives_the_same_answer(torch, monkeypatch, n
 def test_prepared_is_for_any_library(torch, easy):
     samples, whitening = prepared(torch.asarray(easy[0].copy()))
     assert samples.n_samples == 4000
-    assert whitening.unit > 0
+    assert whitening.scale > 0

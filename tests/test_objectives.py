@@ -1,11 +1,25 @@
 """What every objective has to be: derivatives of each other, the same in any memory and for every array library."""
 
+from dataclasses import dataclass
+
 import array_api_strict
 import numpy as np
 import pytest
+from helpers import run_from
 
 from elldict.backend.base import BufferedWork, FreshWork, to_numpy
-from elldict.solver.objective import Lp, Quantities, Weighted, WithSecondary, compute_derivatives
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.metrics import recovery_error
+from elldict.solver.directions import PairwiseNewton, power_step, random_orthonormal
+from elldict.solver.objective import (
+    LinearCodes,
+    Lp,
+    Quantities,
+    Terms,
+    Weighted,
+    WithSecondary,
+    compute_derivatives,
+)
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 
 LAW = SpikeSlab(np.array([0.1, 0.3, 0.7]), np.array([1.0, 4.0, 0.5]), 0.04)
@@ -41,7 +55,7 @@ def test_the_slope_is_the_derivative_of_g(objective, codes):
 
 
 def test_g_is_the_derivative_of_the_value_but_for_what_no_rotation_changes(objective, codes):
-    """F' = a g + b z, with two constants for each atom: the sum of z^2 over all atoms stays the same."""
+    """F' = a g + b z, with two constants for each atom, a > 0: the sum of z^2 over all atoms stays the same."""
     h = 1e-6
     values = []
     for shift in (h, -h):
@@ -50,8 +64,9 @@ def test_g_is_the_derivative_of_the_value_but_for_what_no_rotation_changes(objec
     rise, (g, _) = (values[0] - values[1]) / (2 * h), compute_derivatives(objective, codes)
     for atom in range(codes.shape[1]):
         basis = np.stack([g[:, atom], codes[:, atom]], axis=1)
-        found = basis @ np.linalg.lstsq(basis, rise[:, atom], rcond=None)[0]
-        np.testing.assert_allclose(found, rise[:, atom], atol=1e-5 * np.max(np.abs(rise)))
+        factors = np.linalg.lstsq(basis, rise[:, atom], rcond=None)[0]
+        np.testing.assert_allclose(basis @ factors, rise[:, atom], atol=1e-5 * np.max(np.abs(rise)))
+        assert factors[0] > 0  # so that the loop climbs F and not -F
 
 
 def test_terms_do_not_depend_on_the_memory_they_are_written_to(objective, codes):
@@ -69,3 +84,34 @@ def test_array_libraries_agree(objective, codes):
     g, slope = compute_derivatives(objective, codes)
     for ours, theirs in zip(compute_derivatives(objective, array_api_strict.asarray(codes)), (g, slope), strict=True):
         np.testing.assert_allclose(to_numpy(ours), theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_the_loop_climbs_every_objective(objective):
+    """From a random start, by each direction; mean values are compared to rounding."""
+    X, _, _ = make_bernoulli_gaussian(2000, 3, density=0.2, random_state=0)
+    start = random_orthonormal(3, 3, np.random.default_rng(1))
+    for direction in (power_step, PairwiseNewton()) if objective.convex else (PairwiseNewton(),):
+        _, history = run_from(X, start, direction=direction, tol=1e-6, max_iter=60, objective=objective)
+        values = np.array([iteration.objective for iteration in history])
+        assert np.all(np.diff(values) >= -1e-10 * np.abs(values[1:]))
+        assert values[-1] > values[0]
+
+
+@dataclass(frozen=True)
+class MinusHuber(LinearCodes):
+    """Concave, and with a factor that is one number."""
+
+    def terms(self, Z, quantities, work, xp):
+        g = xp.clip(Z, -0.5, 0.5)
+        return Terms(g=g, gain=-1.0, slope=Weighted(((-1.0, (abs(Z) <= 0.5) * 1.0),)), value=-g * (Z - g / 2))
+
+
+def test_an_objective_that_the_power_step_would_lower_is_refused_there_and_climbed_by_newton():
+    X, dictionary, _ = make_bernoulli_gaussian(4000, 6, density=0.2, random_state=0)
+    start = random_orthonormal(6, 6, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"not convex. Add a multiple of z.2/2.*or take PairwiseNewton"):
+        run_from(X, start, objective=MinusHuber())
+    estimate, history = run_from(X, start, direction=PairwiseNewton(), tol=1e-6, objective=MinusHuber())
+    assert estimate.converged
+    assert history[-1].objective > history[0].objective
+    assert recovery_error(estimate.A, dictionary) < 0.001

@@ -78,7 +78,7 @@ def test_value_from_the_gradient_equals_the_value(easy, rng):
 def test_centred_and_whitened_sums_are_those_of_rewritten_data(rng):
     X = rng.standard_normal((500, 6)) ** 3 @ rng.standard_normal((6, 6)) + 10 * rng.standard_normal(6)
     _, whitening = prepared(X, center=True, whiten=True)
-    white = (X - X.mean(axis=0)) @ (whitening.unit * whitening.to_white).T
+    white = (X - X.mean(axis=0)) @ (whitening.scale * whitening.to_white).T
     np.testing.assert_allclose(white.T @ white / len(X), np.eye(6), atol=1e-10)
     A = random_orthonormal(6, 6, rng)
     Z = white @ A.T
@@ -137,6 +137,7 @@ def test_fault_16_a_step_that_lowers_the_objective_is_replaced_by_the_plain_step
         """The power step, except that every third one runs away from the maximum."""
 
         monotone = False
+        needs = Quantities.GRADIENT
 
         def __call__(self, stats, A):
             calls.append(A)
@@ -161,6 +162,7 @@ def test_fault_16_the_last_step_is_not_trusted_unseen(easy, rng, by):
 
     class Spoiled:
         monotone = False
+        needs = Quantities.GRADIENT
 
         def __call__(self, stats, A):
             steps.append(A)
@@ -187,7 +189,7 @@ def test_a_contrast_may_leave_its_value_to_the_product_of_g_and_z(easy):
 
 def test_steps_are_measured_per_atom():
     phase = Phase(Lp(3), lambda stats, A: -A, "float64", 1e-6, 1)
-    _, step = Stepper(None, phase).move(Iterate(np.eye(4), Lp(3), Statistics(1.0)))
+    _, step = Stepper(None, phase).propose(Iterate(np.eye(4), Lp(3), Statistics(1.0)))
     assert step == pytest.approx(2.0)
 
 

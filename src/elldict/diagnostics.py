@@ -117,7 +117,7 @@ def make_result(
     assert lp_stats is not None
     components, unmixing = atoms
     n_filled = len(components) - len(order)  # atoms beyond the rank have no codes
-    unit = 1.0 if whitening.whitened else whitening.unit
+    unit = 1.0 if whitening.whitened else whitening.scale
     rest, rest_std = np.zeros((0, statistics.rank)), 1.0
     if len(order) < statistics.rank:  # orthonormal rows orthogonal to those of A
         rest = np.linalg.qr(to_numpy(estimate.A).T, mode="complete")[0].T[len(order) :]

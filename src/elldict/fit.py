@@ -53,7 +53,7 @@ class Fit:
 def fit_dictionary(
     samples: Dataset, options: Options, rng: np.random.Generator, log: FitLog, *, stacklevel: int | None
 ) -> Fit:
-    """Learn the dictionary of the samples; warnings point `stacklevel` callers up, None says that nobody wants any."""
+    """Learn the dictionary of the samples; warnings point `stacklevel` callers up; None: no warnings."""
     if samples.backend.on_gpu and samples.backend.can_capture:
         log.capture = CudaGraphStepper.try_to_make
     statistics = compute_statistics(samples, center=options.center, precise=options.whiten)
@@ -65,11 +65,12 @@ def fit_dictionary(
 
     whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten)
     phases = _make_phases(options, samples.dtype, bound_codes(statistics, whitening))
+    # drawn one by one when a start begins, after what is drawn below
     starts = _draw_starts(options.n_init, rng, min(m, statistics.rank), whitening, samples)
     drawn = CodeSubsample.draw(samples, whitening, np.random.default_rng(int(rng.integers(2**62))))
     if options.solver == "power" and options.refine is None:
-        pilot, _, iterations = run_starts(samples, whitening, phases, starts, log)
-        estimate, history = replace(pilot, lp_stats=pilot.stats, law=drawn.fit_law(pilot.A)), tuple(iterations)
+        found, _, iterations = run_starts(samples, whitening, phases, starts, log)
+        estimate, history = replace(found, lp_stats=found.stats, law=drawn.fit_law(found.A)), tuple(iterations)
     else:
         run = estimate_on_all if options.solver == "power" else estimate_by_subsamples
         context = FitContext(samples, whitening, log, phases, rng, options.refine, drawn, options.n_init)
@@ -93,6 +94,7 @@ def fit_dictionary(
     atoms = make_atoms(to_numpy(estimate.A)[order], whitening, statistics, m)
     result = diagnostics.make_result(estimate, order, errors, atoms, whitening, statistics)
     result = replace(result, n_passes=log.passes, history=history)
+    # a copy of the statistics, without the eigenvectors that were computed of them
     return Fit(options, replace(statistics), _keep_small(estimate, phases[-1].objective), order, result)
 
 

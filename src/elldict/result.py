@@ -81,7 +81,7 @@ class Estimate:
 
     A: Array  # (m, k), orthonormal rows, in whitened coordinates
     objective: Objective  # the one that A maximises
-    stats: Statistics  # of that objective: at A, or at the last iterate where nobody asked for more
+    stats: Statistics  # of that objective at A, or one step before it if the final evaluation was skipped
     converged: bool
     stopped: bool  # by the callback
     status: str

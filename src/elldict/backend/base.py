@@ -31,8 +31,8 @@ class Backend:
     xp: Any
     device: Any
     on_gpu: bool = field(init=False, repr=False, compare=False)
-    prefers_products: bool = field(init=False, repr=False, compare=False)  # ten of them rather than a decomposition
-    prefers_few_calls: bool = field(init=False, repr=False, compare=False)  # each of them had better do much
+    prefers_products: bool = field(init=False, repr=False, compare=False)  # over decompositions
+    prefers_few_calls: bool = field(init=False, repr=False, compare=False)  # which take long to start
     kernels: Any = field(init=False, repr=False, compare=False)  # module `triton_kernels` where it runs, otherwise None
 
     def __post_init__(self) -> None:

@@ -234,27 +234,30 @@ def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> Samp
 
 @dataclass(frozen=True)
 class Whitening:
-    """Change of coordinates from raw samples to samples of unit mean square."""
+    """Change of coordinates from raw samples to samples of unit mean square.
 
-    unit: float  # one over the root mean square of the data
+    A scale alone, unless samples are whitened or vary in fewer directions than they have features.
+    """
+
+    scale: float  # one over the root mean square of the data
     mean: Array | None  # (n,), None if the samples are not centred
     to_white: Array | None  # (k, n), None for the identity
-    from_white: Array | None  # (k, n), the transposed pseudo-inverse of inner
+    from_white: Array | None  # (k, n), the transposed pseudo-inverse of `to_white`
     whitened: bool
 
     @classmethod
     def of(cls, statistics: SampleStatistics, *, center: bool, whiten: bool) -> Whitening:
         """Whitening for samples of these statistics: restricted to their span, and white if asked."""
-        unit = 1.0 / statistics.rms / statistics.unit
+        scale = 1.0 / statistics.rms / statistics.unit
         mean = statistics.mean if center else None
         k = statistics.rank
         if not whiten and k == statistics.n_features:
-            return cls(unit, mean, None, None, whitened=False)
+            return cls(scale, mean, None, None, whitened=False)
         span = statistics.eigenvectors[:, :k].T
         if not whiten:
-            return cls(unit, mean, span, span, whitened=False)
+            return cls(scale, mean, span, span, whitened=False)
         std = np.sqrt(statistics.eigenvalues[:k, None]) / statistics.rms
-        return cls(unit, mean, span / std, span * std, whitened=True)
+        return cls(scale, mean, span / std, span * std, whitened=True)
 
     def move_to(self, backend: Backend) -> Whitening:
         """Return the same with its matrices in another backend."""
@@ -267,21 +270,21 @@ class Whitening:
     def whiten(self, rows: Array) -> Array:
         """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the backend of the matrices."""
         centred = rows if self.mean is None else rows - self.mean
-        return self.unit * (centred if self.to_white is None else centred @ self.to_white.T)
+        return self.scale * (centred if self.to_white is None else centred @ self.to_white.T)
 
     def to_unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes of unit mean square from raw, centred samples."""
-        return self.unit * (A if self.to_white is None else A @ self.to_white)
+        return self.scale * (A if self.to_white is None else A @ self.to_white)
 
     def unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes for the user: of unit variance if whitened, else in the units of the data."""
         rows = A if self.to_white is None else A @ self.to_white
-        return self.unit * rows if self.whitened else rows
+        return self.scale * rows if self.whitened else rows
 
     def components(self, A: Array) -> Array:
         """Rows (m, n) that rebuild centred samples from those codes: the atoms."""
         rows = A if self.from_white is None else A @ self.from_white
-        return rows / self.unit if self.whitened else rows
+        return rows / self.scale if self.whitened else rows
 
     def start(self, A: NDArray[np.float64]) -> NDArray[np.float64]:
         """Rows of a start drawn among all directions (m, n), in the coordinates of whitened samples (m, k).

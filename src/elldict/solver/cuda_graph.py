@@ -125,7 +125,7 @@ class CudaGraphStepper(Stepper):
         self.known = Numbers(stats.mean_value, 0.0, 0.0, float(mean_error(stats)), 1.0)
         return self._make_iterate()
 
-    def move(self, here: Iterate) -> tuple[Array, float]:  # noqa: ARG002
+    def propose(self, here: Iterate) -> tuple[Array, float]:  # noqa: ARG002
         """Where the step leads, and how far that is; the pass there is made at once."""
         self.before = self.known
         self.n_steps += 1
@@ -143,7 +143,7 @@ class CudaGraphStepper(Stepper):
             self.known = Numbers(*self.inbox.read())
         return self.there.A, self.known.length
 
-    def accept(self, here: Iterate, moved: Array) -> Iterate:  # noqa: ARG002
+    def take_step(self, here: Iterate, moved: Array) -> Iterate:  # noqa: ARG002
         """Take the step, unless it lowers the objective; then the power step, which cannot."""
         self._count_pass()
         before, fall = self.before.value, self.before.value - self.known.value

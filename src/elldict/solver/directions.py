@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from elldict.backend.base import NUMPY, Array, Backend, svd
-from elldict.solver.objective import Statistics
+from elldict.solver.objective import Quantities, Statistics
 
 LEAST_SINGULAR_VALUE = 1e-6
 """Relative to the largest: smaller ones would be lost in rounding, and are left to the decomposition."""
@@ -31,7 +31,12 @@ class Direction(Protocol):
 
     @property
     def monotone(self) -> bool:
-        """Whether a step can never lower the objective."""
+        """Whether a step can never lower a convex objective."""
+        ...
+
+    @property
+    def needs(self) -> Quantities:
+        """What a pass has to sum up for it."""
         ...
 
     def __call__(self, stats: Statistics, A: Array) -> Array:
@@ -45,10 +50,11 @@ class Direction(Protocol):
 class PowerStep:
     """Paper, Algorithm 2: move to the maximiser of the linearised objective.
 
-    The objective is convex, so it never falls.
+    A convex objective never falls.
     """
 
     monotone: ClassVar[bool] = True
+    needs: ClassVar[Quantities] = Quantities.GRADIENT
 
     def __call__(self, stats: Statistics, A: Array) -> Array:  # noqa: ARG002
         """Return the polar factor of the gradient."""
@@ -84,11 +90,13 @@ class PairwiseNewton:
 
     With C = E[g(Z) Z^T], turning atom i towards j by a small angle changes the objective by C_ij - C_ji to first order
     and by -h_ij/2 to second, h_ij = C_ii + C_jj - v_j E g_i' - v_i E g_j'. Where h is small or negative, far from a
-    maximum, a share of C_ii + C_jj stands in for it. Directions that belong to no atom are turned to in the same way;
-    there is nothing on their side, and their mean square is what the atoms leave of that of the samples, one.
+    maximum, a share of C_ii + C_jj, which is positive for a convex objective, stands in for it. Directions that belong
+    to no atom are turned to in the same way; there is nothing on their side, and their mean square is what the atoms
+    leave of that of the samples, one.
     """
 
     monotone: ClassVar[bool] = False
+    needs: ClassVar[Quantities] = Quantities.GRADIENT | Quantities.MOMENTS
     least_curvature: float = 0.1
     max_angle: float = MAX_ANGLE
 
@@ -162,6 +170,7 @@ class InverseIteration:
     """
 
     monotone: ClassVar[bool] = False
+    needs: ClassVar[Quantities] = Quantities.GRADIENT | Quantities.MOMENTS | Quantities.INACTIVE
     least_variance: float  # relative to the trace: without noise, the matrix is singular at the truth but for this
 
     def __call__(self, stats: Statistics, A: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The only loop: a pass, a step, a look at how far A moved.
+"""The only loop: a pass over the samples, a step of A, a test whether that was the last.
 
 A phase is an objective, a direction, a precision and rules for stopping. `run_phase` takes steps until one of the rules
 holds; `run_phases` goes through several phases from one start; `run_starts` does so from several starts.
@@ -25,7 +25,7 @@ from elldict.theory.error_bars import atom_errors, sparsity_score
 
 DEFAULT_TOL = 1e-6
 """Tolerance down to which phases end at their share of the standard error. Below, the share shrinks with its square: a
-fit asks for more digits the smaller `tol` is, without a jump; two powers of ten further down `tol` alone decides."""
+fit asks for more digits the smaller `tol` is, without a jump; four powers of ten further down `tol` alone decides."""
 
 PILOT_TOL = 1e-3
 """Tolerance of phases that are only where another exponent begins."""
@@ -63,13 +63,13 @@ class Phase:
 
     objective: Objective
     direction: Direction
-    precision: str  # of the products; sums are float64
+    precision: str  # of the products; sums over tiles are float64
     tol: float  # on the root mean square, over atoms, of the length of the step
     max_iter: int
     quantities: Quantities = Quantities.GRADIENT
     objective_slack: float = 0.0  # fall of the objective that an update of it alone can cause
     noise_fraction: float = 0.0  # steps below this share of the standard error are of no use
-    give_up: Callable[[Statistics], bool] | None = None  # asked once, whether to go on is of no use
+    give_up: Callable[[Statistics], bool] | None = None  # called after iteration `GIVE_UP_AFTER`; True ends the phase
     skip_final_evaluation: bool = False  # where it ends, the next phase begins: its statistics are not needed
     minibatches: bool = False  # other samples in every pass: objectives do not compare, and steps never become small
 
@@ -98,7 +98,7 @@ class PhasePosition:
 
 @dataclass
 class FitLog:
-    """Passes and seconds over a whole fit, and who wants to know."""
+    """Passes and seconds over a whole fit, and whom to tell of them."""
 
     callback: Callback | None = None
     checkpoint: CheckpointHook | None = None
@@ -131,7 +131,7 @@ class Problem:
         """Error for a mean value of the objective that is not finite."""
         return FloatingPointError(
             f"The objective became {value} in iteration {len(self.iterations) + 1} although all samples are finite. "
-            "Please report this with your p and the scale of your data."
+            "Please report this with the objective and the scale of your data."
         )
 
     def record(self, number: int, iterate: Iterate, step: float) -> bool:
@@ -206,6 +206,14 @@ def run_phases(A: Array, problem: Problem, phases: Sequence[Phase], secondary: L
 def run_phase(problem: Problem, number: int, phase: Phase, A: Array) -> Estimate:
     """Step until A stands still, the callback says stop, or max_iter is reached."""
     log = problem.log
+    if phase.direction.monotone and not phase.objective.convex:
+        raise ValueError(
+            f"The power step may lower {phase.objective}, which is not convex. Add a multiple of z^2/2, whose sum no "
+            "rotation changes, until it is, and say so by convex = True; or take PairwiseNewton."
+        )
+    needs = phase.direction.needs | (Quantities.MOMENTS if phase.noise_fraction else phase.direction.needs)
+    if needs not in phase.quantities:
+        phase = replace(phase, quantities=phase.quantities | needs)
     stepper = log.capture(problem, phase, A) if log.capture is not None else None
     stepper = stepper or (MinibatchStepper if phase.minibatches else Stepper)(problem, phase)
     position = None if log.checkpoint is None else log.checkpoint.recall(problem, number, phase, A)
@@ -218,7 +226,7 @@ def run_phase(problem: Problem, number: int, phase: Phase, A: Array) -> Estimate
         log.passes = position.passes
     before = here
     for iteration in range(first, phase.max_iter + 1):
-        moved, step = stepper.move(here)
+        moved, step = stepper.propose(here)
         stopped = problem.record(number, here, step)
         reason = stepper.find_reason_to_end(before, here, step)
         if reason:
@@ -229,7 +237,7 @@ def run_phase(problem: Problem, number: int, phase: Phase, A: Array) -> Estimate
         if iteration == GIVE_UP_AFTER and phase.give_up is not None and phase.give_up(here.stats):
             return stepper.finish(here.A, here, f"given up after {iteration} iterations")
         if iteration < phase.max_iter:
-            before, here = here, stepper.accept(here, moved)
+            before, here = here, stepper.take_step(here, moved)
             if log.checkpoint is not None:
                 log.checkpoint.save(problem, number, phase, A, iteration + 1, here.A)
     status = f"max_iter: step {step:.2g} > tol {phase.tol:.2g} after {phase.max_iter} iterations"
@@ -253,28 +261,32 @@ class Stepper:
         phase = self.phase
         return Iterate(A, objective, self.problem.evaluate(A, objective, phase.quantities, phase.precision))
 
-    def move(self, here: Iterate) -> tuple[Array, float]:
+    def propose(self, here: Iterate) -> tuple[Array, float]:
         """Where the step leads, and how far that is: the root mean square, over atoms, of the distance."""
         moved = self.phase.direction(here.stats, here.A)
         return moved, math.sqrt(total((moved - here.A) ** 2) / int(moved.shape[0]))
 
-    def accept(self, here: Iterate, moved: Array) -> Iterate:
-        """Take the step, unless it lowers the objective; then the power step, which cannot."""
+    def take_step(self, here: Iterate, moved: Array) -> Iterate:
+        """Evaluate the step, and take it unless it lowers the objective; then the power step, which cannot."""
         there = self.evaluate(moved, here.objective, here.A)
         before, phase = here.stats.mean_value, self.phase
         allowed = OBJECTIVE_ROUNDING[phase.precision] * abs(before) + phase.objective_slack
         if before - there.stats.mean_value <= allowed or phase.direction.monotone:
             return there
-        return self.evaluate(power_step(here.stats, here.A), here.objective, here.A)
+        # where the power step may lower it too, a shorter step of the same direction
+        other = power_step(here.stats, here.A) if here.objective.convex else polar(0.75 * here.A + 0.25 * moved)
+        return self.evaluate(other, here.objective, here.A)
 
     def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:
         """Why the step at hand, from `here`, is the last; None if it is not.
 
-        While the objective still follows A, the error bar falls from pass to pass and says nothing.
+        While the objective is being refitted, the error bar falls from pass to pass and says nothing.
         """
         phase = self.phase
         if step <= phase.tol:
             return f"step {step:.2g} <= tol {phase.tol:.2g}"
+        if not phase.noise_fraction:
+            return None
         eager = min(1.0, phase.tol / DEFAULT_TOL) ** 2
         fraction = phase.noise_fraction * eager
         if step > fraction * LOST_ERROR or primary_of(here.objective) is not primary_of(before.objective):
@@ -300,7 +312,7 @@ class Stepper:
 class MinibatchStepper(Stepper):
     """Steps that see other samples in every pass."""
 
-    def accept(self, here: Iterate, moved: Array) -> Iterate:
+    def take_step(self, here: Iterate, moved: Array) -> Iterate:
         """Take the step: whether the objective has fallen, other samples do not tell."""
         return self.evaluate(moved, here.objective, here.A)
 

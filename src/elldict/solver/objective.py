@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from elldict.backend.base import (
     NUMPY,
@@ -79,10 +79,10 @@ Term = Part | Weighted
 class Terms:
     """An objective at the codes of one tile. All arrays have the shape of the codes, (b, m)."""
 
-    g: Array  # derivative F', but for a factor
-    gain: Any = 1.0  # that factor, one for each atom
+    g: Array  # derivative of F, but for the gain and for what the objective says it leaves out (l_p: the factor p)
+    gain: Any = 1.0  # a factor of g: a float, or an array with one for each atom
     slope: Term | None = None  # second derivative F''
-    value: Term | None = None  # F itself; None says F = F' z, whose sum follows from the gradient
+    value: Term | None = None  # F itself; None says F = gain g z, whose sum follows from the gradient
     z2: Part | None = None  # squares of the codes, if at hand
     g2: Part | None = None  # squares of g, without the factor, if at hand
     inactive: Array | None = None  # probability that a code is zero but for noise
@@ -106,7 +106,7 @@ def sum_term(term: Term, n_rows: int, work: Work, xp: Any, known: dict[tuple[int
             arrays = part if isinstance(part, tuple) else (part,)
             key = tuple(map(id, arrays))
             if key not in known:
-                whole = arrays[0] if len(arrays) == 1 else work.map(xp.multiply, *arrays, into="product")
+                whole = arrays[0] if len(arrays) == 1 else work.map(xp.multiply, *arrays, into="tile product")
                 known[key] = work.column_sums(whole)
             summed = known[key]
         result = summed if result is None else result + factor * summed
@@ -122,6 +122,11 @@ class Objective(Protocol):
     @property
     def fixed(self) -> bool:
         """Whether the objective stays the same while A moves."""
+        ...
+
+    @property
+    def convex(self) -> bool:
+        """Whether F is convex, but for a multiple of z^2: then the power step never lowers it."""
         ...
 
     def codes(self, Y: Array, unmixing: Array, work: Work, xp: Any) -> tuple[Array, Array]:
@@ -148,10 +153,11 @@ class LinearCodes:
     """Codes are the products of samples with atoms, and the objective is fixed."""
 
     fixed = True
+    convex: ClassVar[bool] = False
 
     def codes(self, Y: Array, unmixing: Array, work: Work, xp: Any) -> tuple[Array, Array]:  # noqa: ARG002
         """Return the samples themselves, and their codes."""
-        return Y, work.matmul(Y, unmixing, into="codes")
+        return Y, work.matmul(Y, unmixing, into="tile codes")
 
     def updated(self, A: Array, largest_move: float) -> Any:  # noqa: ARG002
         """Return the objective itself."""
@@ -170,6 +176,7 @@ class Lp(LinearCodes):
     """
 
     p: float = 3.0
+    convex: ClassVar[bool] = True
 
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m)."""
@@ -201,6 +208,11 @@ class WithSecondary:
         """Whether the primary objective is fixed."""
         return self.primary.fixed
 
+    @property
+    def convex(self) -> bool:
+        """Whether the primary objective is convex."""
+        return self.primary.convex
+
     def codes(self, Y: Array, unmixing: Array, work: Work, xp: Any) -> tuple[Array, Array]:
         """Codes of the primary objective."""
         return self.primary.codes(Y, unmixing, work, xp)
@@ -215,6 +227,8 @@ class WithSecondary:
             alone = {} if Quantities.GRADIENT in quantities else {"secondary_value": (both.secondary, Z)}
             return replace(both, extra={**both.extra, **alone})
         one, two = self.primary.terms(Z, quantities, work, xp), self.secondary.terms(Z, quantities, work, xp)
+        if Quantities.MOMENTS not in quantities:
+            return replace(one, secondary=two.g)
         extra = {
             "secondary_magnitude": two.extra["magnitude"],
             "secondary_slope": two.slope,
@@ -274,7 +288,10 @@ def raise_to_power(x: Array, exponent: float, work: Work, xp: Any, into: str) ->
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sums over samples, in float64. What was not asked for is None."""
+    """Sums over samples. What was not asked for is None.
+
+    A tile sums over raw samples y (n,); `evaluate` brings gradients to whitened coordinates (k,) and fills in `gz`.
+    """
 
     weight: float
     value: Array = None  # (m,)  sum F
@@ -340,37 +357,39 @@ class EvaluationKernel:
     objective: Objective
     B: Array  # (m, n) rows that make codes
     mean: Array | None  # (n,)
-    unit: float
+    scale: float  # of the whitening
     quantities: Quantities
     precision: str
 
     def bind(self, backend: Backend) -> Callable[[Array], Statistics]:
-        """Return the function that evaluates one tile."""
+        """Return the function that evaluates one tile; called once by every thread of `Dataset.sum`."""
         xp, stored = backend.xp, STORED[self.precision]
         dtype, work = getattr(xp, stored), make_workspace(backend, self.precision)
-        shrink = _power_of_two(self.unit, self.precision)
+        rescale = _power_of_two(self.scale, self.precision)
         B = backend.asarray(self.B, "float64")
-        unmixing = xp.astype((B if shrink == 1 else B / shrink).T, dtype)
+        unmixing = xp.astype((B if rescale == 1 else B / rescale).T, dtype)
         mean = None if self.mean is None else backend.asarray(self.mean, stored)
         with_gradient, with_moments = Quantities.GRADIENT in self.quantities, Quantities.MOMENTS in self.quantities
 
         def evaluate_tile(Y: Array) -> Statistics:
             Y = xp.astype(Y, dtype, copy=False)
             # centred here, not in the products: a large mean would cost them their digits
-            Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="samples")
-            Y = Y if shrink == 1 else work.map(xp.multiply, Y, shrink, into="samples")
+            Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="tile samples")
+            Y = Y if rescale == 1 else work.map(xp.multiply, Y, rescale, into="tile samples")
             Y, Z = self.objective.codes(Y, unmixing, work, xp)
             terms, n_rows = self.objective.terms(Z, self.quantities, work, xp), int(Y.shape[0])
             known: dict[tuple[int, ...], Array] = {}
-            scaled = not isinstance(terms.gain, float)
+            scaled = not isinstance(terms.gain, float) or terms.gain != 1.0
             G = secondary = inactive = value = slope = g2 = z2 = gz = None
             extra = {}
-            # float64 from here on: 10^7 float32 terms lose five digits otherwise
+            # sums of tiles are float64, and copies of buffers that the next tile writes over: 10^7 float32 terms would
+            # lose five digits
             if with_gradient:
-                G = xp.astype(work.matmul(terms.g.T, Y, into="gradient"), xp.float64)
-                G = terms.gain[:, None] * G if scaled else G
+                G = xp.astype(work.matmul(terms.g.T, Y, into="tile gradient"), xp.float64)
+                if scaled:
+                    G = (terms.gain if isinstance(terms.gain, float) else terms.gain[:, None]) * G
                 if terms.secondary is not None:
-                    secondary = xp.astype(work.matmul(terms.secondary.T, Y, into="gradient"), xp.float64)
+                    secondary = xp.astype(work.matmul(terms.secondary.T, Y, into="tile gradient"), xp.float64)
             if with_moments:
                 slope = sum_term(terms.slope, n_rows, work, xp, known)
                 g2 = sum_term((terms.g, terms.g) if terms.g2 is None else terms.g2, n_rows, work, xp, known)
@@ -401,9 +420,9 @@ def _sum_inactive(terms: Terms, Y: Array, xp: Any) -> Array:
     return xp.stack([xp.astype(share.T @ Y, xp.float64) for share in weighted])
 
 
-def _power_of_two(unit: float, precision: str) -> float:
+def _power_of_two(scale: float, precision: str) -> float:
     """Factor that brings samples of extreme size near one, where products cannot overflow; 1 for all others."""
-    exponent = math.frexp(unit)[1]
+    exponent = math.frexp(scale)[1]
     return math.ldexp(1.0, exponent) if abs(exponent) > (300 if precision == "float64" else 40) else 1.0
 
 
@@ -412,12 +431,12 @@ def evaluate(
 ) -> Statistics:
     """One pass: statistics of the objective at A (m, k), in whitened coordinates."""
     B = whitening.to_unmixing(A)
-    kernel = EvaluationKernel(objective, B, whitening.mean, whitening.unit, quantities, precision)
+    kernel = EvaluationKernel(objective, B, whitening.mean, whitening.scale, quantities, precision)
     stats = samples.sum(kernel)
-    if stats.G is None:
+    if stats.G is None:  # value and gz come from the tiles then
         return stats
     xp = Backend.of(stats.G).xp
-    scale = whitening.unit / _power_of_two(whitening.unit, precision)
+    scale = whitening.scale / _power_of_two(whitening.scale, precision)
     G, secondary, inactive, extra = stats.G * scale, stats.secondary, stats.inactive, stats.extra
     secondary = None if secondary is None else secondary * scale
     W = whitening.to_white

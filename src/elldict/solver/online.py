@@ -371,7 +371,7 @@ def _bound_codes(partial: PartialStatistics, whitening: Whitening) -> float:
     reach = math.ldexp(partial.peak, partial.exponent)
     offset = 0.0 if whitening.mean is None else float(np.linalg.norm(whitening.mean))
     stretch = 1.0 if whitening.to_white is None else float(np.linalg.norm(whitening.to_white, 2))
-    return max(1.0, (reach + offset) * whitening.unit * stretch)
+    return max(1.0, (reach + offset) * whitening.scale * stretch)
 
 
 def _partial_indices(n_samples: int, most: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.optimize
@@ -307,6 +307,8 @@ class SpikeSlabLikelihood(LinearCodes):
     known: dict[tuple[Backend, str], Coefficients] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True
     )
+
+    convex: ClassVar[bool] = True
 
     @property
     def fixed(self) -> bool:  # type: ignore[override]
