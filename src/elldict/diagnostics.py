@@ -46,7 +46,7 @@ DEPENDENCE_ROWS = 1500
 """Drawn samples, about, from which dependence is estimated: more would not change the decision."""
 
 MIN_PAIR_SCORE = 6.0
-"""Standard errors by which the curvature of a pair has to differ from that of its atoms to be believed."""
+"""Standard errors by which the curvature of a pair has to differ from that of its atoms to count."""
 
 MIN_ERROR_RATIO, MIN_ERROR = 1.3, 1e-6
 """Ratio to the error bar of independent codes, and error, from which dependence counts; below, chance or rounding

@@ -298,7 +298,7 @@ PAIRS = 32
 
 
 def angles(C: Array, slope: Array, z2: Array, weight: float, least_curvature: float) -> tuple[Array, Array]:
-    """Angles (m, m) of Newton's step from C = G A^T and sums of a contrast, and the sum of their squares."""
+    """Angles (m, m) of Newton's step from C = G A^T and sums of an objective, and the sum of their squares."""
     m = C.shape[0]
     grid = (-(-m // PAIRS), -(-m // PAIRS))
     found, sums = torch.empty_like(C), torch.empty(grid, dtype=C.dtype, device=C.device)
@@ -307,7 +307,7 @@ def angles(C: Array, slope: Array, z2: Array, weight: float, least_curvature: fl
 
 
 def mean_error(gz: Array, g2: Array, slope: Array, z2: Array, weight: float) -> Array:
-    """Mean error bar of the atoms from the sums of a contrast; infinite where it is no maximum."""
+    """Mean error bar of the atoms from the sums of an objective; infinite where it is no maximum."""
     m = gz.shape[0]
     grid = (-(-m // PAIRS), -(-m // PAIRS))
     sums = torch.empty(grid, dtype=gz.dtype, device=gz.device)

@@ -1,1 +1,1 @@
-"""The solver: contrasts are summed over samples, a step moves A, one loop does both."""
+"""The solver: objectives are summed over samples, a direction moves A, one loop does both."""

@@ -161,7 +161,7 @@ class _Half:
     wide: Vector  # share of a value that is kept if it comes from the wide one
     narrow: Vector
     blur: float  # variance of the noise
-    sent: float  # variance of what is told to the other half
+    sent: float  # variance of what is sent to the other half
     denoiser: ExtrinsicDenoiser
 
     @classmethod

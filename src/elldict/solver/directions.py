@@ -86,7 +86,7 @@ def random_orthonormal(m: int, n: int, rng: np.random.Generator, backend: Backen
 
 @dataclass(frozen=True)
 class PairwiseNewton:
-    """Newton's step for each pair of atoms by itself: near a maximum the pairs do not feel each other.
+    """Newton's step for each pair of atoms by itself: near a maximum the angles of pairs do not depend on each other.
 
     With C = E[g(Z) Z^T], turning atom i towards j by a small angle changes the objective by C_ij - C_ji to first order
     and by -h_ij/2 to second, h_ij = C_ii + C_jj - v_j E g_i' - v_i E g_j'. Where h is small or negative, far from a
@@ -164,9 +164,9 @@ def pairwise_angles(stats: Statistics, G: Array, A: Array, least_curvature: floa
 class InverseIteration:
     """Turn each atom to where the samples that do not use it vary least, and all together to the nearest orthonormal.
 
-    One step of inverse iteration for each atom. With few samples pairs of atoms do feel each other, and Newton's step
-    for pairs needs hundreds of iterations where this one, which knows all the directions of an atom at once, needs
-    six. Its fixed point is the truth without noise only, and it costs n times a plain step: for few samples.
+    One step of inverse iteration for each atom. With few samples the angles of pairs do depend on each other, and
+    Newton's step for pairs needs hundreds of iterations where this one, which knows all the directions of an atom at
+    once, needs six. Its fixed point is the truth without noise only, and it costs n times a plain step: for few samples.
     """
 
     monotone: ClassVar[bool] = False

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array, Backend, to_numpy
 
 MIN_SUPPORT_SCORE = 6.0
-"""Correlation of supports, in standard errors, from which a pair is looked at."""
+"""Correlation of supports, in standard errors, from which a pair may be mixed."""
 
 MIN_TURN = 0.005
 """Angle of a pair, in radians, below which turning it is not worth an iteration."""

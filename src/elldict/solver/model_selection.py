@@ -1,4 +1,4 @@
-"""Model selection: whether a refined estimate is to be believed rather than that of l_p."""
+"""Model selection: whether a refined estimate is accepted instead of that of l_p."""
 
 from __future__ import annotations
 

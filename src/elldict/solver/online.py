@@ -76,7 +76,7 @@ class OnlinePath:
     def step(self, stats: Statistics, codes: Matrix, slopes: Matrix, weight: float) -> OnlinePath:
         """After the step of a part with these sums, among samples of this weight in all.
 
-        `codes` (b, m) are some of the part, and `slopes` those of the contrast there.
+        `codes` (b, m) are some of the part, and `slopes` those of the objective there.
         """
         gain = stats.weight / weight
         bend = self.bend + (slopes.T @ codes**2) * (stats.weight / len(codes))

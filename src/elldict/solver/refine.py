@@ -44,7 +44,7 @@ LAW_SLACK = 1e-3
 
 
 def has_few_samples(n_samples: int, n_directions: int) -> bool:
-    """Whether samples are so few that atoms feel each other, and inverse iteration is worth and within its price."""
+    """Whether samples are so few that inverse iteration is worth its price: angles of pairs depend on each other."""
     few = n_samples <= FEW_PER_DIRECTION * n_directions
     return few and n_samples * n_directions**3 <= MAX_INVERSE_WORK
 

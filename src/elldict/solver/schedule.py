@@ -304,5 +304,5 @@ def _weigh_evidence(stats: Statistics, A: Array) -> Decision:
 
 
 def _stop_at(pilot: Estimate, drawn: CodeSubsample, status: str) -> Estimate:
-    """The l_p estimate of a fit that was stopped before its refinement could be judged."""
+    """The l_p estimate of a fit that was stopped before its refinement was evaluated."""
     return replace(drawn.complete(pilot), stopped=True, converged=False, status=f"{status}; kept l_p")

@@ -94,7 +94,7 @@ def sparsity_score(
 
     A Gaussian code has E|z| = sqrt(2/pi) of its root mean square, a sparse one less, a sub-Gaussian one more. The
     ratio of the two sample moments has variance (1 - 3/pi)/r for Gaussian codes (delta method). Unlike
-    kappa = E g z - E z^2 E g' it is not carried away by the few largest codes, which is where l_p looks.
+    kappa = E g z - E z^2 E g' it does not depend on the few largest codes alone, as l_p does.
     """
     gap = math.sqrt(2 / math.pi) - mean_magnitude / np.sqrt(mean_square)
     return np.asarray(gap / math.sqrt((1 - 3 / math.pi) / n_samples))
@@ -105,6 +105,6 @@ def chance_score(n_directions: int) -> float:
 
     The score of one direction is standard normal; over all directions it is a Gaussian field on the sphere whose
     leading part is of fourth degree, and its maximum grows like 1.79 sqrt(n) (the ground state of the spherical
-    4-spin model). l_p aims at another contrast and at n orthogonal directions at once, and reaches 1.25 sqrt(n).
+    4-spin model). l_p maximises another function and at n orthogonal directions at once, and reaches 1.25 sqrt(n).
     """
     return 1 + 1.5 * math.sqrt(n_directions)
