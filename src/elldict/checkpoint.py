@@ -22,7 +22,7 @@ import scipy
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, is_foreign, to_numpy
-from elldict.data.dataset import Dataset, Kernel, RowWriter, S
+from elldict.data.dataset import Dataset, DescribedBySource, Kernel, RowWriter, S
 from elldict.data.statistics import PartialStatistics
 from elldict.persistence import list_iterations, tabulate_iterations, to_plain
 from elldict.record_file import Record, RecordFile, RecordFileError
@@ -48,10 +48,10 @@ class CheckpointError(ValueError):
 
 
 @dataclass(eq=False)
-class RecordedDataset:
+class RecordedDataset(DescribedBySource):
     """Samples whose passes are replayed from a file as far as it goes, and recorded in it from there on."""
 
-    samples: Dataset
+    source: Dataset
     file: RecordFile
     n_replayed: int = 0  # records that the fit has used or written
     phase_start: int = 0  # the first record of the phase
@@ -60,43 +60,20 @@ class RecordedDataset:
     @property
     def unrecorded(self) -> Dataset:
         """The samples themselves, for passes that cost less than to record them."""
-        return self.samples
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return self.samples.n_samples
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.samples.n_features
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles."""
-        return self.samples.dtype
+        return self.source
 
     @property
     def backend(self) -> Backend:
         """Where tiles are multiplied."""
-        return self.samples.backend
-
-    def fingerprint(self) -> str:
-        """Tell these samples from others."""
-        return self.samples.fingerprint()
-
-    def locate(self, sample: int) -> str:
-        """Say where a sample is found."""
-        return self.samples.locate(sample)
+        return self.source.backend
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
         """Put together what the kernel makes of every tile; not recorded, since it is as large as the samples."""
-        return self.samples.map_rows(kernel, n_columns)
+        return self.source.map_rows(kernel, n_columns)
 
     def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
         """Write what the kernel makes of every tile."""
-        self.samples.write_rows(kernel, writer)
+        self.source.write_rows(kernel, writer)
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile."""
@@ -104,7 +81,7 @@ class RecordedDataset:
         self.last_pass = self._replay("pass", key)
         if self.last_pass is not None and "result" in self.last_pass.words:
             return cast(S, self._decode(self.last_pass, self._decode_result))
-        result = self.samples.sum(kernel)
+        result = self.source.sum(kernel)
         if self.last_pass is None and getattr(result, "non_finite", None) is None:  # such a value ends the fit
             words, arrays = _encode_result(result)
             if sum(array.nbytes for array in arrays) > self.n_samples * self.n_features * np.dtype(self.dtype).itemsize:
@@ -115,12 +92,12 @@ class RecordedDataset:
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index."""
         if MIN_SAMPLES_PER_ROW * len(index) > self.n_samples:
-            return self.samples.take(index)
+            return self.source.take(index)
         key = digest(index)
         record = self._replay("rows", key)
         if record is not None:
             return self._decode(record, lambda _, arrays: arrays[0].astype(np.float64))
-        rows = self.samples.take(index)
+        rows = self.source.take(index)
         self._record({"kind": "rows", "key": key}, [rows.astype(self.dtype)])
         return rows
 

@@ -166,7 +166,7 @@ class InverseIteration:
 
     One step of inverse iteration for each atom. With few samples the angles of pairs do depend on each other, and
     Newton's step for pairs needs hundreds of iterations where this one, which knows all the directions of an atom at
-    once, needs six. Its fixed point is the truth without noise only, and it costs n times a plain step: for few samples.
+    once, needs six. Its fixed point is the truth without noise only, and it costs n times a plain step.
     """
 
     monotone: ClassVar[bool] = False
