@@ -24,6 +24,7 @@ from elldict.data.dataset import ArrayDataset
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NoCheckpointWarning
 from elldict.record_file import RecordFile, RecordFileError
+from elldict.solver.directions import PowerStep
 
 FITS = {
     "default": {},
@@ -271,8 +272,8 @@ def test_fault_26_another_version_is_refused(X, path, monkeypatch):
 def test_other_rounding_is_noticed(X, path, monkeypatch):
     """As on another processor: records of one must not be mixed with passes of the other."""
     interrupted(X, path, 6, solver="power")
-    step = elldict.fit.power_step
-    monkeypatch.setattr(elldict.fit, "power_step", lambda stats, A: np.nextafter(step(stats, A), 2))
+    step = PowerStep.__call__
+    monkeypatch.setattr(PowerStep, "__call__", lambda self, stats, A: np.nextafter(step(self, stats, A), 2))
     with pytest.raises(CheckpointError, match=r"Record \d+ of \d+ .* answers another question .* rounding differs"):
         model_of(solver="power").fit(X, checkpoint=path, resume=True)
 
