@@ -16,11 +16,10 @@ from elldict.atomic import temporary_beside, write_atomically
 from elldict.cli.errors import MistakeError, raise_as_mistakes
 from elldict.cli.printing import (
     describe_file,
-    make_console,
+    describe_fit,
+    describe_model,
     print_demo,
-    print_fit,
-    print_line,
-    print_model,
+    print_summary,
     show_demo_progress,
     show_fit_progress,
 )
@@ -37,30 +36,12 @@ app = typer.Typer(
 )
 
 
-class Solver(StrEnum):
-    """How the l_p objective is maximised."""
-
-    auto = "auto"
-    power = "power"
-
-
-class Refinement(StrEnum):
-    """What may follow the l_p estimate."""
-
-    auto = "auto"
-    bernoulli_gaussian = "bernoulli-gaussian"
-    sparse_corruption = "sparse-corruption"
-    none = "none"
-
-
-class Algorithm(StrEnum):
-    """Ways to make codes."""
-
-    linear = "linear"
-    threshold = "threshold"
-    hard_threshold = "hard_threshold"
-    omp = "omp"
-
+Solver = StrEnum("Solver", ["auto", "power"])
+Refinement = StrEnum(
+    "Refinement",
+    {"auto": "auto", "bernoulli": "bernoulli-gaussian", "corruption": "sparse-corruption", "none": "none"},
+)
+Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp"])
 
 DataFile = Annotated[
     Path, typer.Argument(metavar="DATA", help="Samples, one for each row: a .npy, zarr or parquet file, or a folder.")
@@ -118,11 +99,11 @@ def demo(
     with show_demo_progress() as show:
         results = page.compute_demo(page.QUICK if quick else page.FULL, show)
     write_atomically(output, lambda stream: stream.write(page.render_page(results).encode()))
-    print_demo(results)
-    print_line(make_console(), "page", describe_file(output))
+    written = [("page", output)]
     if picture is not None:
         write_atomically(picture, lambda stream: stream.write(page.draw_picture(results)))
-        print_line(make_console(), "picture", describe_file(picture))
+        written.append(("picture", picture))
+    print_demo(results, written)
 
 
 @app.command()
@@ -185,7 +166,9 @@ def fit(
     seconds = time.perf_counter() - began
     model.save(output)
     if not quiet:
-        print_fit(model, (samples.n_samples, samples.n_features), seconds, output)
+        shape = (samples.n_samples, samples.n_features)
+        lines = (*describe_fit(model, shape, seconds), ("model", describe_file(output)))
+        print_summary(f"[bold]Learned {model.n_components_} atoms[/] from {shape[0]} samples", lines)
 
 
 @app.command()
@@ -206,11 +189,14 @@ def transform(
     _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
     with raise_as_mistakes():
         codes = fitted.transform(_open_data(data, column, block_size), out=output)
-    console = make_console()
-    console.print(f"[bold]Coded {codes.shape[0]} samples[/] in {codes.shape[1]} atoms", highlight=False)
-    print_line(console, "algorithm", fitted.transform_algorithm)
-    print_line(console, "non-zero", f"{100 * _measure_nonzero_share(output):.3g} % of the codes")
-    print_line(console, "codes", describe_file(output))
+    written = _open_data(output, None, None)  # a block at a time, as whoever wrote them did
+    share = written.sum(NonZeroKernel()) / (written.n_samples * written.n_features)
+    lines = [
+        ("algorithm", fitted.transform_algorithm),
+        ("non-zero", f"{100 * share:.3g} % of the codes"),
+        ("codes", describe_file(output)),
+    ]
+    print_summary(f"[bold]Coded {codes.shape[0]} samples[/] in {codes.shape[1]} atoms", lines)
 
 
 @app.command()
@@ -220,15 +206,14 @@ def score(model: ModelFile, data: DataFile, column: Column = None, block_size: B
     with raise_as_mistakes():
         samples = _open_data(data, column, block_size)
         found = fitted.score(samples)
-    console = make_console()
-    console.print(f"[bold]Scored {samples.n_samples} samples[/]", highlight=False)
-    print_line(console, "log-likelihood", f"{found:.6g} a sample")
+    print_summary(f"[bold]Scored {samples.n_samples} samples[/]", [("log-likelihood", f"{found:.6g} a sample")])
 
 
 @app.command()
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
-    print_model(_open_model(model), model)
+    lines = (("file", describe_file(model)), *describe_model(_open_model(model)))
+    print_summary("[bold]LpDictionaryLearning[/]", lines)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -268,12 +253,6 @@ def _open_model(path: Path) -> LpDictionaryLearning:
 
     with raise_as_mistakes():
         return load(path)
-
-
-def _measure_nonzero_share(path: Path) -> float:
-    """Share of the values in a file that are not zero; read a block at a time, as whoever wrote them did."""
-    samples = _open_data(path, None, None)
-    return samples.sum(NonZeroKernel()) / (samples.n_samples * samples.n_features)
 
 
 class NonZeroKernel:
