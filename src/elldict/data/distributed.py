@@ -17,7 +17,7 @@ import dask
 import dask.utils
 from distributed import CancelledError, Future, KilledWorker
 
-from elldict.data.dask_tasks import Plan, name_root
+from elldict.data.dask_tasks import Engine, Plan, name_root
 from elldict.exceptions import ClusterError
 
 HEALTH_CHECK_SECONDS = 2.0
@@ -28,7 +28,7 @@ MOST_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class DistributedEngine:
+class DistributedEngine(Engine):
     """The workers that a client speaks to."""
 
     client: Any

@@ -207,7 +207,7 @@ class Prefetcher:
     def __init__(self, reader: Reader, block_rows: int) -> None:
         self._reader = reader
         self._block_rows = block_rows
-        self._bounds = list(tile_bounds(reader.n_samples, block_rows))
+        self._bounds = tile_bounds(reader.n_samples, block_rows)
         self._blocks: list[Future[NDArray[Any]]] = [Future() for _ in self._bounds]
         self._rows_left = [stop - start for start, stop in self._bounds]
         self._free: SimpleQueue[NDArray[Any] | None] = SimpleQueue()
@@ -322,5 +322,5 @@ class FileDataset(DescribedBySource):
 
                 return work
 
-            yield from map_in_order(make_worker, list(tile_bounds(self.n_samples, self.tile_rows)))
+            yield from map_in_order(make_worker, tile_bounds(self.n_samples, self.tile_rows))
         self.reader.check_unchanged()  # before anybody gets the sum: it may hold rows of two files

@@ -91,7 +91,7 @@ def find_device(device: str) -> Backend:
     return Backend.of(torch.empty(0, device=wanted))
 
 
-@dataclass(frozen=True)
+@dataclass
 class GpuStreamDataset(DescribedBySource):
     """Samples of the host, streamed through a card in every pass."""
 
@@ -100,9 +100,9 @@ class GpuStreamDataset(DescribedBySource):
     tile_rows: int = 0  # 0 for those of `rows_per_tile`
 
     def __post_init__(self) -> None:
-        if not self.tile_rows:
-            rows = rows_per_tile(self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu)
-            object.__setattr__(self, "tile_rows", rows)
+        self.tile_rows = self.tile_rows or rows_per_tile(
+            self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu
+        )
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, by `tree_sum`."""
@@ -131,7 +131,7 @@ def stream_blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterato
     import torch  # noqa: PLC0415
 
     _check_unchanged(source)
-    bounds = list(tile_bounds(source.n_samples, block_rows))
+    bounds = tile_bounds(source.n_samples, block_rows)
     shape, dtype = (bounds[0][1], source.n_features), getattr(torch, source.dtype)
     pinned = backend.device.type == "cuda"
     slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(HOST_BLOCKS, len(bounds)))]

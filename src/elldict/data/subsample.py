@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend
-from elldict.data.dataset import ArrayDataset, Dataset, Kernel, RowWriter, S
+from elldict.backend.base import Array
+from elldict.data.dataset import ArrayDataset, Dataset, Kernel, S, count_row_bytes
 
 SUBSAMPLE_ROWS_PER_FEATURE, MIN_SUBSAMPLE_ROWS = 40, 1000
 """Samples of the first subsample."""
@@ -31,64 +29,27 @@ MAX_BYTES, MAX_GPU_BYTES = 2**25, 2**30
 """Size of the largest subsample short of all samples: subsamples are copies."""
 
 
-@dataclass
-class Minibatches:
+class Minibatches(ArrayDataset):
     """Some of the samples, others in every pass.
 
     What a few samples show by chance misleads a fit that evaluates them again and again. From batch to batch it
     averages out, so that batches of a third of the size lead as far.
     """
 
-    source: ArrayDataset
-    order: NDArray[np.int64]  # rows, in the order in which batches take them
-    n_samples: int  # of a batch
-    number: int = 0  # of passes so far
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self.source.n_features
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles."""
-        return self.source.dtype
-
-    @property
-    def backend(self) -> Backend:
-        """Library and device."""
-        return self.source.backend
+    def __init__(self, source: ArrayDataset, order: NDArray[np.int64], size: int) -> None:
+        self.source, self.order, self.n_passes = source, order, 0  # rows are taken in this order
+        super().__init__(self._batch(0, size))
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of the next batch."""
-        batch = self._batch(self.number)
-        self.number += 1
-        return batch.sum(kernel)
+        if self.n_passes:
+            self.X = self._batch(self.n_passes, self.n_samples)
+        self.n_passes += 1
+        return super().sum(kernel)
 
-    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
-        """What the kernel makes of the batch to come, a row a sample."""
-        return self._batch(self.number).map_rows(kernel, n_columns)
-
-    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the writer what the kernel makes of the batch to come."""
-        self._batch(self.number).write_rows(kernel, writer)
-
-    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Some samples of the batch to come, by sorted index, on the host."""
-        return self._batch(self.number).take(index)
-
-    def fingerprint(self) -> str:
-        """That of the samples that batches are drawn from."""
-        return self.source.fingerprint()
-
-    def locate(self, sample: int) -> str:
-        """Where a sample of the batch to come is found."""
-        return self._batch(self.number).locate(sample)
-
-    def _batch(self, number: int) -> ArrayDataset:
-        first = number % (len(self.order) // self.n_samples) * self.n_samples
-        index = np.sort(self.order[first : first + self.n_samples])
-        return ArrayDataset(self.source.part(index, self.dtype))
+    def _batch(self, number: int, size: int) -> Array:
+        first = number % (len(self.order) // size) * size
+        return take_as(self.source, np.sort(self.order[first : first + size]), self.source.dtype)
 
 
 class Subsampler:
@@ -104,7 +65,7 @@ class Subsampler:
         self.first = max(MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE * n)
         self.n_held_out = self.first if several else 0
         most_bytes = MAX_GPU_BYTES if samples.backend.on_gpu else MAX_BYTES
-        most = min(r, most_bytes // (n * (4 if samples.dtype == "float32" else 8)))
+        most = min(r, most_bytes // count_row_bytes(samples))
         if 3 * self.first > r or r * n <= SMALL_VALUES:
             most = 0
         self.most = min(2 * r // 3, most)
@@ -166,6 +127,8 @@ class Subsampler:
 
 def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
     """Some of the samples, by sorted index, on their backend."""
-    if isinstance(samples, ArrayDataset):
-        return samples.part(index, dtype)
-    return samples.backend.asarray(samples.take(index), dtype)
+    backend = samples.backend
+    if not isinstance(samples, ArrayDataset):
+        return backend.asarray(samples.take(index), dtype)
+    rows = backend.xp.take(samples.X, backend.xp.asarray(index, device=backend.device), axis=0)
+    return backend.xp.astype(rows, getattr(backend.xp, dtype), copy=False)
