@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import array_api_compat
@@ -33,9 +34,6 @@ from elldict.data.dataset import (
     tile_bounds,
     tree_sum,
 )
-
-Read = Callable[[int, int, NDArray[Any]], Any]
-"""Put the rows from start to stop into an array."""
 
 HOST_BLOCKS = 3
 """Blocks in memory of the host: one being copied, one that is full, one being filled."""
@@ -126,11 +124,13 @@ class GpuStreamDataset(DescribedBySource):
         return self.source.take(index)
 
 
-def stream_blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
+def stream_blocks(source: Any, backend: Backend, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
     """Bounds and rows of every block on a card, in order. The memory of a block is used again for the next but one."""
     import torch  # noqa: PLC0415
 
-    _check_unchanged(source)
+    reader = getattr(source, "reader", None)  # of samples in files
+    if reader is not None:
+        reader.check_unchanged()
     bounds = tile_bounds(source.n_samples, block_rows)
     shape, dtype = (bounds[0][1], source.n_features), getattr(torch, source.dtype)
     pinned = backend.device.type == "cuda"
@@ -139,7 +139,7 @@ def stream_blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterato
     order = _CopyOrder(backend, len(tiles))
     # one thread fills slots in turn, with the help of others: in one pool they would wait for each other
     with ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(_count_threads()) as pool:
-        read = _choose_read(source, pool)
+        read = partial(_copy_rows, source.X, pool) if reader is None else reader.read
 
         def fill(k: int) -> Any:
             order.wait_for_copy(k - len(slots))
@@ -157,7 +157,8 @@ def stream_blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterato
                 filled[k + len(slots)] = reading.submit(fill, k + len(slots))
             yield limits, tile
             order.record_use(k)
-    _check_unchanged(source)  # before anybody gets the sum: it may hold rows of two files
+    if reader is not None:
+        reader.check_unchanged()  # before anybody gets the sum: it may hold rows of two files
 
 
 class _CopyOrder:
@@ -198,29 +199,11 @@ class _CopyOrder:
             self._copied.pop(k).synchronize()
 
 
-def _choose_read(source: Dataset, pool: ThreadPoolExecutor) -> Read:
-    """How rows of a source are read into an array; a source of files has a reader that knows."""
-    reader = getattr(source, "reader", None)
-    if reader is not None:
-        read: Read = reader.read
-        return read
-    if isinstance(source, ArrayDataset):
-        X = source.X
-
-        def copy(start: int, stop: int, out: NDArray[Any]) -> None:
-            cuts = np.linspace(0, stop - start, _count_threads() + 1).astype(int)
-            parts = [(out[a:b], X[start + a : start + b]) for a, b in itertools.pairwise(cuts)]
-            list(pool.map(lambda part: np.copyto(part[0], part[1], casting="same_kind"), parts))
-
-        return copy
-    return lambda start, stop, out: np.copyto(out, source.take(np.arange(start, stop)), casting="same_kind")
-
-
-def _check_unchanged(source: Dataset) -> None:
-    """Raise if a file is not the one that was opened."""
-    reader = getattr(source, "reader", None)
-    if reader is not None:
-        reader.check_unchanged()
+def _copy_rows(X: NDArray[Any], pool: ThreadPoolExecutor, start: int, stop: int, out: NDArray[Any]) -> None:
+    """Put the rows from start to stop into an array, by several threads."""
+    cuts = np.linspace(0, stop - start, _count_threads() + 1).astype(int)
+    parts = [(out[a:b], X[start + a : start + b]) for a, b in itertools.pairwise(cuts)]
+    list(pool.map(lambda part: np.copyto(part[0], part[1], casting="same_kind"), parts))
 
 
 def _count_threads() -> int:
