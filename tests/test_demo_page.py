@@ -105,7 +105,7 @@ def test_the_search_starts_far_from_the_truth_and_ends_where_theory_says(results
 
 
 def test_the_refined_answer_goes_on_from_the_plain_one_and_is_exact(results):
-    plain, refined = results.best, results.refined
+    plain, refined = results.recoveries[0], results.refined
     np.testing.assert_allclose(refined.errors[: plain.n_iter], plain.errors[: plain.n_iter], atol=1e-6)
     assert plain.refined is None
     assert refined.refined == "bernoulli-gaussian"
@@ -126,8 +126,8 @@ def test_error_bars_tell_the_truth_with_and_without_noise(results):
 
 
 def test_overlaps_end_as_a_diagonal(results):
-    overlaps = results.best.overlaps
-    n = results.setting.n_features
+    overlaps = results.recoveries[0].overlaps
+    n = results.size.recovery.n_features
     assert overlaps.shape[1:] == (n, n)
     np.testing.assert_allclose(overlaps[-1], np.eye(n), atol=0.1)
     assert np.abs(overlaps[0] - np.eye(n)).max() > 0.5

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import orthogonal_mp_gram
 
 from elldict.backend.base import Array, Backend, FreshWork, real_dtype, to_numpy, total
@@ -46,22 +47,13 @@ def keep_largest(Z: Array, xp: Any, k: int) -> Array:
     return xp.where(rank < k, Z, xp.zeros_like(Z))
 
 
-@dataclass(frozen=True)
-class MatchingPursuit:
-    """Orthogonal matching pursuit, for atoms that are not orthonormal; takes products with atoms of unit length."""
-
-    gram: Array  # (m, m) of the atoms of unit length
-    lengths: Array  # (m,)
-    k: int
-
-    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002, D102
-        with warnings.catch_warnings():
-            # a sample that needs fewer atoms than allowed ends early, which is no fault of the dictionary
-            warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
-            codes = orthogonal_mp_gram(to_numpy(self.gram), to_numpy(Z).T, n_nonzero_coefs=self.k)
-        scaled = codes.reshape(len(self.gram), -1).T / to_numpy(self.lengths)
-        backend = Backend.of(Z)
-        return backend.asarray(scaled, str(to_numpy(Z).dtype))
+def pursue(Z: Array, xp: Any, gram: NDArray[Any], lengths: NDArray[Any], k: int) -> Array:  # noqa: ARG001
+    """Orthogonal matching pursuit; Z and gram (m, m) are of atoms of unit length, which had these lengths (m,)."""
+    with warnings.catch_warnings():
+        # a sample that needs fewer atoms than allowed ends early, which is no fault of the dictionary
+        warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
+        codes = orthogonal_mp_gram(gram, to_numpy(Z).T, n_nonzero_coefs=k)
+    return Backend.of(Z).asarray(codes.reshape(len(gram), -1).T / lengths, str(to_numpy(Z).dtype))
 
 
 @dataclass(frozen=True)
@@ -214,4 +206,4 @@ def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
         return unmixing, partial(keep_largest, k=k)
     lengths = np.linalg.norm(atoms, axis=1)
     atoms = atoms / lengths[:, None]
-    return atoms, MatchingPursuit(atoms @ atoms.T, lengths, k)
+    return atoms, partial(pursue, gram=atoms @ atoms.T, lengths=lengths, k=k)

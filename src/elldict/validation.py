@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import warnings
-from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -74,15 +73,11 @@ def _checked_source(estimator: BaseEstimator, samples: Dataset, *, fitting: bool
     shape = (samples.n_samples, samples.n_features)
     _check_size(shape, *((2, 2) if fitting else (1, 1)))
     names = getattr(samples, "feature_names", None)
-    # scikit-learn looks at the number and the names of columns alone
-    columns = np.broadcast_to(0.0, shape) if names is None else _empty_table(names)
+    columns = np.broadcast_to(0.0, shape)  # scikit-learn looks at their number and names alone
+    if names is not None:
+        columns = import_optional("pyarrow", "files").table({name: np.empty(0) for name in names})
     validate_data(estimator, columns, reset=fitting, skip_check_array=True)
     return samples
-
-
-def _empty_table(names: Sequence[str]) -> Any:
-    arrow = import_optional("pyarrow", "files")
-    return arrow.Table.from_arrays([arrow.array([], "float64") for _ in names], list(names))
 
 
 def _left_to_scikit_learn(X: Any) -> bool:

@@ -115,7 +115,7 @@ def print_demo(results: Demo, written: list[tuple[str, Path]]) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    setting = results.setting
+    setting = results.size.recovery
     console = Console()
     console.print(
         f"[bold]{setting.n_features} hidden atoms[/] in {setting.n_samples} samples: error in per cent", highlight=False

@@ -46,12 +46,9 @@ WRITTEN_BYTES = 2**26
 STACK = (np.concatenate,)
 """Task that puts rows of several chunks one below the other, given their keys."""
 
-PATIENCE_SECONDS = 120.0
-"""How long a cluster may be without a worker that takes tasks, or its scheduler without an answer."""
-
 
 def make_dask_dataset(
-    source: Any, client: Any = None, block_size: int | None = None, *, patience: float = PATIENCE_SECONDS
+    source: Any, client: Any = None, block_size: int | None = None, *, patience: float = 120.0
 ) -> DaskDataset:
     """Samples that the workers of a cluster, or the threads of this process, look at.
 
@@ -66,7 +63,7 @@ def make_dask_dataset(
         Samples of a file that a task reads at a time, or of small chunks that one task takes together. The answer is
         the same for any number.
     patience : float, default=120
-        Seconds that the cluster may be without a worker before that is an error.
+        Seconds that the cluster may be without a worker that takes tasks, or its scheduler without an answer.
 
     Returns
     -------

@@ -20,9 +20,6 @@ from distributed import CancelledError, Future, KilledWorker
 from elldict.data.dask_tasks import Engine, Plan, name_root
 from elldict.exceptions import ClusterError
 
-HEALTH_CHECK_SECONDS = 2.0
-"""Between two looks at the workers of a cluster that is at work."""
-
 MOST_ATTEMPTS = 3
 """Times that a pass is begun if its tasks are cancelled from outside, as by a restart of the cluster."""
 
@@ -91,7 +88,7 @@ class DistributedEngine(Engine):
         idle_since = None
         while True:
             with contextlib.suppress(TimeoutError):
-                future.exception(timeout=HEALTH_CHECK_SECONDS)  # which waits, and does not fetch the result
+                future.exception(timeout=2.0)  # seconds; it waits, and does not fetch the result
                 return
             self._check_connection()
             states = [str(worker["status"]) for worker in self._workers().values()]

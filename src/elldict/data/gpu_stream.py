@@ -35,12 +35,6 @@ from elldict.data.dataset import (
     tree_sum,
 )
 
-HOST_BLOCKS = 3
-"""Blocks in memory of the host: one being copied, one that is full, one being filled."""
-
-MOST_COPY_THREADS = 8
-"""More do not fill memory faster: its bandwidth is the limit."""
-
 FIT_BYTES = 12 * GPU_TILE_BYTES
 """Bytes that a fit needs on a card beside the samples: subsamples, and a tile with its codes and their powers."""
 
@@ -134,7 +128,8 @@ def stream_blocks(source: Any, backend: Backend, block_rows: int) -> Iterator[tu
     bounds = tile_bounds(source.n_samples, block_rows)
     shape, dtype = (bounds[0][1], source.n_features), getattr(torch, source.dtype)
     pinned = backend.device.type == "cuda"
-    slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(HOST_BLOCKS, len(bounds)))]
+    # blocks on the host: one being copied, one that is full, one being filled
+    slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(3, len(bounds)))]
     tiles = [torch.empty(shape, dtype=dtype, device=backend.device) for _ in range(min(2, len(bounds)))]
     order = _CopyOrder(backend, len(tiles))
     # one thread fills slots in turn, with the help of others: in one pool they would wait for each other
@@ -207,7 +202,8 @@ def _copy_rows(X: NDArray[Any], pool: ThreadPoolExecutor, start: int, stop: int,
 
 
 def _count_threads() -> int:
-    return max(1, min(MOST_COPY_THREADS, (os.cpu_count() or 2) // 2))
+    """Threads that fill memory of the host; more than eight are not faster, because its bandwidth is the limit."""
+    return max(1, min(8, (os.cpu_count() or 2) // 2))
 
 
 def _move(samples: Dataset, backend: Backend) -> Array:

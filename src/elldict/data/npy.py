@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,12 +23,6 @@ from elldict.data.file import Stamp, check_shape, check_stamp, find_dtype, prepa
 from elldict.exceptions import SamplesFileError
 
 MAGIC = npy.MAGIC_PREFIX
-
-GAP_BYTES = 2**14
-"""Most bytes between two rows that are read in one piece: a second read costs more than so many bytes too many."""
-
-RUN_BYTES = 2**20
-"""Most bytes read in one piece for the sake of a few rows: they are all in memory."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,8 @@ class RawReader:
         out = np.empty((len(index), self.n_features), self.dtype)
         done = 0
         with self._open() as stream:
-            for run in split_runs(index, GAP_BYTES // self._row_bytes, RUN_BYTES // self._row_bytes):
+            # a second read costs more than 16 kB between two rows; what is read in one piece is all in memory
+            for run in split_runs(index, 2**14 // self._row_bytes, 2**20 // self._row_bytes):
                 rows = np.empty((int(run[-1] - run[0]) + 1, self.n_features), self.dtype)
                 self._fill(stream, int(run[0]), rows)
                 out[done : done + len(run)] = rows[run - run[0]]
@@ -92,14 +89,11 @@ class RawReader:
     def _row_bytes(self) -> int:
         return self.n_features * self._item_bytes
 
-    def _open(self) -> IO[bytes]:
-        stream = Path(self.path).open("rb", buffering=0)  # noqa: SIM115  # closed by whoever asked
-        try:
+    @contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        with Path(self.path).open("rb", buffering=0) as stream:
             check_stamp(self.path, self.stamp, os.fstat(stream.fileno()))
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+            yield stream
 
     def _fill(self, stream: IO[bytes], start: int, out: NDArray[Any]) -> None:
         """Fill `out` with rows, in the byte order and precision of `out`."""

@@ -19,12 +19,6 @@ GROWTH = 3
 BATCH_ROWS_PER_FEATURE, MIN_BATCH_ROWS = 20, 1000
 """Samples of the first minibatches. Fewer would need more steps, which cost more than samples in small problems."""
 
-MIN_BATCHES = 2
-"""Minibatches into which samples are divided, at least."""
-
-SMALL_VALUES = 2**17
-"""Values that are evaluated in less than a millisecond, so that fewer samples would save nothing."""
-
 MAX_BYTES, MAX_GPU_BYTES = 2**25, 2**30
 """Size of the largest subsample short of all samples: subsamples are copies."""
 
@@ -66,7 +60,7 @@ class Subsampler:
         self.n_held_out = self.first if several else 0
         most_bytes = MAX_GPU_BYTES if samples.backend.on_gpu else MAX_BYTES
         most = min(r, most_bytes // count_row_bytes(samples))
-        if 3 * self.first > r or r * n <= SMALL_VALUES:
+        if 3 * self.first > r or r * n <= 2**17:  # evaluated in less than a millisecond: fewer would save nothing
             most = 0
         self.most = min(2 * r // 3, most)
         self.order = self._draw(most, rng)
@@ -87,9 +81,9 @@ class Subsampler:
         return self.minibatches(max(MIN_BATCH_ROWS, BATCH_ROWS_PER_FEATURE * n)) or self.subsample(self.first)
 
     def minibatches(self, size: int) -> Minibatches | None:
-        """Batches of this size; None if there would be too few of them."""
+        """Batches of this size; None if there would not be two of them."""
         n_rows = len(self.order) - self.n_held_out
-        if MIN_BATCHES * size > n_rows:
+        if 2 * size > n_rows:
             return None
         source, order = self._source
         assert isinstance(source, ArrayDataset)

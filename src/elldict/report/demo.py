@@ -99,22 +99,12 @@ class Demo:
     """Everything the page shows."""
 
     size: Size
-    recoveries: tuple[Recovery, ...]  # by l_p alone, one for each exponent
+    recoveries: tuple[Recovery, ...]  # by l_p alone, one for each exponent; the first, p = 3, is the headline
     refined: Recovery  # p = 3, and then maximum likelihood
     trials: tuple[NoiseTrial, ...]  # both estimates, one trial for each level of noise
     digits: Digits
     machine: Machine
     seconds: float
-
-    @property
-    def setting(self) -> RecoverySetting:
-        """What was hidden."""
-        return self.size.recovery
-
-    @property
-    def best(self) -> Recovery:
-        """The fit of the headline: p = 3."""
-        return self.recoveries[0]
 
 
 def compute_demo(size: Size, show: ShowProgress) -> Demo:
@@ -161,15 +151,15 @@ def render_page(demo: Demo) -> str:
         "fixed": lambda number, digits: f"{number:.{digits}f}",
     }
     environment.tests["exact"] = lambda error: error < EXACT
-    digits = demo.digits
+    digits, best = demo.digits, demo.recoveries[0]
     curves_label = "Error against iteration for p = 3, 4 and 5, falling to what theory expects, and on after refinement"
     curves = (draw_curves, (demo.recoveries, demo.refined), curves_label)
     trials_label = "True errors, what the fits say of them, and the smallest possible, at several levels of noise"
     trials = (draw_noise_trials, (demo.trials,), trials_label)
     return environment.get_template("demo.html.j2").render(
         demo=demo,
-        setting=demo.setting,
-        best=demo.best,
+        setting=demo.size.recovery,
+        best=best,
         refined=demo.refined,
         digits=digits,
         machine=demo.machine,
@@ -181,7 +171,7 @@ def render_page(demo: Demo) -> str:
         narrow_curves=make_inline_svg(*curves, (4.1, 4.2)),
         wide_trials=make_inline_svg(*trials, (8.4, 3.3)),
         narrow_trials=make_inline_svg(*trials, (4.1, 3.6)),
-        frames=_paint_frames(demo.best),
+        frames=_paint_frames(best),
         originals=_embed(paint_digits, digits.originals),
         rows=[(row, _embed(paint_digits, row.shown)) for row in digits.reconstructions],
         atoms=_embed(paint_atoms, digits.atoms),
@@ -248,12 +238,12 @@ def draw_picture(demo: Demo) -> bytes:
 
 
 def _draw_recovery(part: Any, demo: Demo) -> None:
-    setting = demo.setting
+    setting = demo.size.recovery
     n_samples = format_thousands(setting.n_samples, space="\u2009")
     _set_headline(part, f"{setting.n_features} hidden atoms, found again in {n_samples} mixtures of them")
     left, middle, right = part.subfigures(1, 3, width_ratios=(1.7, 0.62, 1.25))
     draw_curves(left.subplots(), demo.recoveries, demo.refined)
-    _draw_start_and_end(middle, demo.best)
+    _draw_start_and_end(middle, demo.recoveries[0])
     trials = right.subplots()
     draw_noise_trials(trials, demo.trials)
     key = "dots: true errors; rings: what the fits\nsay of them; grey: out of reach"

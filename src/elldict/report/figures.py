@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from elldict.report.studies import EXACT, ErrorAndBar, NoiseTrial, Recovery
 from elldict.report.style import LIGHT, Palette, interpolate, style_axes
 
-# --- error against iteration ------------------------------------------------------------------------------------------
-
 
 def draw_curves(axes: Axes, recoveries: Sequence[Recovery], refined: Recovery) -> None:
     """Error against iteration on a log axis, the error that theory expects as dashed lines, and the refinement."""
@@ -58,9 +56,6 @@ def _name_refined(refined: Recovery | ErrorAndBar) -> str:
     return "refined:\nexact" if refined.error < EXACT else "refined"
 
 
-# --- errors under noise -----------------------------------------------------------------------------------------------
-
-
 def draw_noise_trials(axes: Axes, trials: Sequence[NoiseTrial]) -> None:
     """A row for each noise: true errors as dots, stated ones as rings around them, what is out of reach as a bar."""
     errors = [fit.error for trial in trials for fit in (trial.plain, trial.refined) if fit.error >= EXACT]
@@ -87,9 +82,6 @@ def draw_noise_trials(axes: Axes, trials: Sequence[NoiseTrial]) -> None:
     style_axes(axes, "x", lowest, highest)
 
 
-# --- SVG of a page ----------------------------------------------------------------------------------------------------
-
-
 def make_inline_svg(draw: Callable[..., None], shown: tuple[Any, ...], label: str, size: tuple[float, float]) -> str:
     """A drawing of what is shown as an SVG element of a page: `size` is in inches, colours are CSS variables."""
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"elldict {label} {size}", "font.size": 10}):
@@ -105,9 +97,6 @@ def make_inline_svg(draw: Callable[..., None], shown: tuple[Any, ...], label: st
     for name, colour in reversed(LIGHT.variables.items()):  # curves first: others may have the same colour
         svg = svg.replace(colour, f"var({name})")
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-
-
-# --- pixels -----------------------------------------------------------------------------------------------------------
 
 
 def paint_matrix(matrix: NDArray[Any], palette: Palette) -> NDArray[np.uint8]:

@@ -94,6 +94,7 @@ def recover(
     model.fit(samples, callback=keep)
     seconds = time.perf_counter() - began
     error = measure_error(model.components_, dictionary)
+    matched = dictionary[match_atoms(path[-1], dictionary).indices]
     return Recovery(
         p=p,
         refined=model.refined_,
@@ -106,7 +107,7 @@ def recover(
         n_iter=model.n_iter_,
         seconds=seconds,
         errors=np.array([measure_error(A, dictionary) for A in path] + [error]),
-        overlaps=_compute_overlaps(path, dictionary),
+        overlaps=np.stack([np.abs(A @ matched.T) for A in path]).astype(np.float32),
         angles=np.degrees(np.arccos(match_atoms(model.components_, dictionary).cosines)),
     )
 
@@ -114,12 +115,6 @@ def recover(
 def measure_error(components: NDArray[Any], dictionary: NDArray[np.float32]) -> float:
     """The error, not below zero: where atoms are exact, rounding of float32 is all that is left, of either sign."""
     return max(recovery_error(components, dictionary), 0.0)
-
-
-def _compute_overlaps(path: list[NDArray[np.float64]], dictionary: NDArray[np.float32]) -> NDArray[np.float32]:
-    """|A D^T| along the path; the order of the true atoms is that of the end, so that the end is a diagonal."""
-    matched = dictionary[match_atoms(path[-1], dictionary).indices]
-    return np.stack([np.abs(A @ matched.T) for A in path]).astype(np.float32)
 
 
 # --- errors and error bars under noise --------------------------------------------------------------------------------
