@@ -57,9 +57,6 @@ BlockSize = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 
 
-# --- commands ---------------------------------------------------------------------------------------------------------
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         from elldict import __version__  # noqa: PLC0415
@@ -89,7 +86,9 @@ def demo(
     Takes under a minute and needs no network. The picture in the README was made by
     'elldict demo --picture docs/images/demo.png --force'.
     """
-    _require("matplotlib", "jinja2")
+    missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MistakeError(f"the demo needs {' and '.join(missing)}: pip install 'elldict[demo]'")
     if picture is not None and picture.resolve() == output.resolve():
         raise MistakeError(f"page and picture are both {output}. Choose two names.")
     for path in [output] if picture is None else [output, picture]:
@@ -216,9 +215,6 @@ def info(model: ModelFile) -> None:
     print_summary("[bold]LpDictionaryLearning[/]", lines)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
 def _check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: bool = False) -> None:
     """Raise now what would otherwise be found out after the work is done; a zarr array is a folder."""
     if path.is_dir() and not (zarr and path.suffix == ".zarr"):
@@ -263,9 +259,6 @@ class NonZeroKernel:
         return np.count_nonzero
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
-
-
 def _choose_algorithm(
     model: LpDictionaryLearning, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
 ) -> None:
@@ -290,9 +283,3 @@ def _parse_exponents(text: str) -> float | tuple[float, ...]:
     except ValueError:
         raise MistakeError(f"--p {text!r}: expected a number above 2, or several with commas between.") from None
     return exponents[0] if len(exponents) == 1 else exponents
-
-
-def _require(*modules: str) -> None:
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MistakeError(f"the demo needs {' and '.join(missing)}: pip install 'elldict[demo]'")

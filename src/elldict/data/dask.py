@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -50,25 +49,13 @@ STACK = (np.concatenate,)
 def make_dask_dataset(
     source: Any, client: Any = None, block_size: int | None = None, *, patience: float = 120.0
 ) -> DaskDataset:
-    """Samples that the workers of a cluster, or the threads of this process, look at.
+    """Samples that the workers of a cluster, or the threads of this process if there is none, look at.
 
-    Parameters
-    ----------
-    source : dask array of shape (n_samples, n_features), or Reader
-        Where the samples are. Chunks stay on their workers if the array is persisted, otherwise they are computed
-        again in each pass. A file has to be found under the same path by all workers.
-    client : distributed.Client, optional
-        Cluster to use; None means the current one if there is one, otherwise the threads of this process.
-    block_size : int, optional
-        Samples of a file that a task reads at a time, or of small chunks that one task takes together. The answer is
-        the same for any number.
-    patience : float, default=120
-        Seconds that the cluster may be without a worker that takes tasks, or its scheduler without an answer.
-
-    Returns
-    -------
-    DaskDataset
-        The samples.
+    `source` is a dask array of shape (n_samples, n_features), or a reader. Chunks stay on their workers if the array is
+    persisted, otherwise they are computed again in each pass; a file has to be found under the same path by all
+    workers. `block_size` are the samples of a file that a task reads at a time, or of small chunks that it takes
+    together: the answer is the same for any number. `patience` are the seconds that the cluster may be without a worker
+    that takes tasks, or its scheduler without an answer, before that is an error.
     """
     engine = _choose_engine(client, patience)
     if hasattr(source, "dask"):
@@ -106,7 +93,8 @@ class DaskDataset(DescribedBySource, ABC):
             name = make_name("sum")
             job = f"{name}-job"
             graph = tasks.add_joins(self._make_tasks(job, name), name, (tasks.join, job), (tasks.finish, job))
-            return Plan(name, {job: (tasks.unpack, packed), **graph}, self._dependencies, len(packed))
+            arrays = [self.source] if hasattr(self.source, "dask") else []
+            return Plan(name, {job: (tasks.unpack, packed), **graph}, arrays, len(packed))
 
         total: S = self.engine.result(plan)
         self._check_unchanged()
@@ -137,14 +125,9 @@ class DaskDataset(DescribedBySource, ABC):
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
 
-    @property
-    def _dependencies(self) -> Sequence[Any]:
-        """Collections whose keys the tasks refer to."""
-        return ()
-
-    @abstractmethod
     def _make_job(self, kernel: Kernel[S]) -> Job[S]:
         """All that the tasks of a pass need to know."""
+        return Job(kernel, self.grid)
 
     @abstractmethod
     def _make_tasks(self, job: str, name: str) -> Graph:
@@ -202,10 +185,6 @@ class ChunkDataset(DaskDataset):
         """Precision of the tiles."""
         return "float32" if self.source.dtype == np.float32 else "float64"
 
-    @property
-    def _dependencies(self) -> Sequence[Any]:
-        return (self.source,)
-
     @cached_property
     def layout(self) -> Layout:
         """Where chunks begin."""
@@ -225,7 +204,7 @@ class ChunkDataset(DaskDataset):
                 for chunk, (a, b) in enumerate(pairwise(cuts))
                 if b > a
             }
-            return Plan(name, tasks.add_joins(graph, name, STACK, STACK), self._dependencies)
+            return Plan(name, tasks.add_joins(graph, name, STACK, STACK), [self.source])
 
         picked: NDArray[Any] = self.engine.result(plan)
         return picked.astype(np.float64, copy=False)
@@ -239,9 +218,6 @@ class ChunkDataset(DaskDataset):
     def locate(self, sample: int) -> str:
         """Chunk of a sample."""
         return self.layout.locate(sample)
-
-    def _make_job(self, kernel: Kernel[S]) -> Job[S]:
-        return Job(kernel, self.grid)
 
     def _make_tasks(self, job: str, name: str) -> Graph:
         """One task a chunk, for that is where the samples are; small chunks go together."""

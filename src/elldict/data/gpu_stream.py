@@ -35,9 +35,6 @@ from elldict.data.dataset import (
     tree_sum,
 )
 
-FIT_BYTES = 12 * GPU_TILE_BYTES
-"""Bytes that a fit needs on a card beside the samples: subsamples, and a tile with its codes and their powers."""
-
 
 def place_on_device(samples: Dataset, device: str | None) -> Dataset:
     """Samples where a fit works on them: on `device`, or where they are if it is None."""
@@ -56,7 +53,8 @@ def place_on_device(samples: Dataset, device: str | None) -> Dataset:
             f"device={device!r} is for arrays and files; X is a {type(samples).__name__}, which has its own workers. "
             "Leave device=None."
         )
-    if samples.n_samples * count_row_bytes(samples) + FIT_BYTES <= _count_free_bytes(backend):
+    # a fit needs memory beside the samples: for subsamples, and for a tile with its codes and their powers
+    if samples.n_samples * count_row_bytes(samples) + 12 * GPU_TILE_BYTES <= _count_free_bytes(backend):
         return ArrayDataset(_move(samples, backend))
     return GpuStreamDataset(samples, backend)
 

@@ -156,29 +156,18 @@ def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
     except OSError:  # the map outlives its name
         return None
     n_samples, n_features = array.shape
-    offset, fortran = _find_offset(array), not array.flags.c_contiguous
+    # a view keeps the attributes of the map that it was cut from: its place follows from its address alone
+    mapped: Any = array._mmap  # type: ignore[attr-defined]
+    begin, here = (view.__array_interface__["data"][0] for view in (np.frombuffer(mapped, np.uint8), array))
+    offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + here - begin
+    fortran = not array.flags.c_contiguous
     reader = RawReader(str(path), offset, n_samples, n_features, array.dtype.str, fortran, stamp)
-    return reader if _is_same(reader, array) else None
-
-
-def _find_offset(array: np.memmap[Any, Any]) -> int:
-    """Byte of the file at which a map, or a view of one, begins.
-
-    A view keeps the attributes of the map that it was cut from, so that its place follows from its address alone.
-    """
-    mapped = array._mmap  # type: ignore[attr-defined]
-    address = np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
-    began = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    return int(began + array.__array_interface__["data"][0] - address)
-
-
-def _is_same(reader: RawReader, array: np.memmap[Any, Any]) -> bool:
-    """Whether file and map begin and end alike: a file may have been replaced under the name of the one mapped."""
-    ends = np.unique([0, len(array) - 1])
+    ends = np.unique([0, n_samples - 1])  # a file may have been replaced under the name of the one mapped
     try:
-        return bool(np.array_equal(reader.take(ends), array[ends].astype(reader.dtype), equal_nan=True))
+        same = np.array_equal(reader.take(ends), array[ends].astype(reader.dtype), equal_nan=True)
     except SamplesFileError:
-        return False
+        return None
+    return reader if same else None
 
 
 def _read_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

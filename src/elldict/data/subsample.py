@@ -63,7 +63,11 @@ class Subsampler:
         if 3 * self.first > r or r * n <= 2**17:  # evaluated in less than a millisecond: fewer would save nothing
             most = 0
         self.most = min(2 * r // 3, most)
-        self.order = self._draw(most, rng)
+        if samples.backend.on_gpu:
+            most = self.sizes[-1] if self.sizes else 0
+        # rows in the order in which batches and levels take them; a copy, so that all the others are forgotten
+        few = r < 2**24 and not samples.backend.on_gpu
+        self.order = rng.permutation(r)[:most].copy() if few else rng.choice(r, most, replace=False).astype(np.int64)
 
     @property
     def sizes(self) -> list[int]:
@@ -108,15 +112,6 @@ class Subsampler:
             return self.samples, self.order
         index = np.sort(self.order)
         return ArrayDataset(take_as(self.samples, index, self.samples.dtype)), np.searchsorted(index, self.order)
-
-    def _draw(self, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """At most so many rows, in the order in which batches and levels take them."""
-        r = self.samples.n_samples
-        if not self.samples.backend.on_gpu:
-            if r < 2**24:
-                return rng.permutation(r)[:most].copy()  # so that the numbers of all the others are forgotten
-            return rng.choice(r, most, replace=False, shuffle=True).astype(np.int64)
-        return rng.choice(r, self.sizes[-1] if self.sizes else 0, replace=False, shuffle=True).astype(np.int64)
 
 
 def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:

@@ -55,9 +55,6 @@ ShowProgress = Callable[[str, float], None]
 """Called with what is being done, and the share of all that is done."""
 
 
-# --- results ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Size:
     """How large the demo is."""
@@ -129,9 +126,6 @@ def compute_demo(size: Size, show: ShowProgress) -> Demo:
     digits = study_digits(size.digits, show_part("learning from digits", 5))
     show("drawing", 1.0)
     return Demo(size, tuple(recoveries), refined, trials, digits, Machine(), time.perf_counter() - began)
-
-
-# --- page -------------------------------------------------------------------------------------------------------------
 
 
 def render_page(demo: Demo) -> str:
@@ -217,8 +211,6 @@ def round_up_to_tenth(number: float) -> str:
     return f"{math.ceil(10 * number) / 10:.1f}"
 
 
-# --- picture ----------------------------------------------------------------------------------------------------------
-
 PICTURE_INCHES, PICTURE_DPI = (14.0, 8.7), 100
 MARGIN_INCHES = 0.2
 N_PICTURE_ATOMS = 50
@@ -243,21 +235,17 @@ def _draw_recovery(part: Any, demo: Demo) -> None:
     _set_headline(part, f"{setting.n_features} hidden atoms, found again in {n_samples} mixtures of them")
     left, middle, right = part.subfigures(1, 3, width_ratios=(1.7, 0.62, 1.25))
     draw_curves(left.subplots(), demo.recoveries, demo.refined)
-    _draw_start_and_end(middle, demo.recoveries[0])
+    best = demo.recoveries[0]  # agreement of its atoms with the true ones, before and after
+    titles = ("random start", f"after {best.n_iter} iterations")
+    for axes, number, title in zip(middle.subplots(2, 1), (0, -1), titles, strict=True):
+        axes.imshow(paint_matrix(best.overlaps[number], LIGHT), interpolation="nearest")
+        axes.set_title(title, size=12, color=LIGHT.muted)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_color(LIGHT.line)
     trials = right.subplots()
     draw_noise_trials(trials, demo.trials)
     key = "dots: true errors; rings: what the fits\nsay of them; grey: out of reach"
     trials.set_title(key, size=12, color=LIGHT.muted, loc="left")
-
-
-def _draw_start_and_end(part: SubFigure, recovery: Recovery) -> None:
-    """Agreement of learned and true atoms, before and after."""
-    titles = ("random start", f"after {recovery.n_iter} iterations")
-    for axes, number, title in zip(part.subplots(2, 1), (0, -1), titles, strict=True):
-        axes.imshow(paint_matrix(recovery.overlaps[number], LIGHT), interpolation="nearest")
-        axes.set_title(title, size=12, color=LIGHT.muted)
-        axes.set(xticks=[], yticks=[])
-        axes.spines[:].set_color(LIGHT.line)
 
 
 def _draw_digits(part: SubFigure, digits: Digits) -> None:

@@ -172,7 +172,7 @@ class OnlineModel:
             histogram=RunningHistogram.empty(m),
             law=law,
             new_to_law=0.0,
-            lp=OnlinePath.begin(A, _scale(_move_to_host(lp_stats), r / lp_stats.weight)),
+            lp=OnlinePath.begin(A, _scale(_change_arrays(lp_stats, to_numpy), r / lp_stats.weight)),
             likelihood=OnlinePath.begin(A, own) if likely else None,
             cross=np.zeros(m),
             decision=Decision(refined, estimate.status),
@@ -307,7 +307,8 @@ class OnlineModel:
     ) -> tuple[OnlinePath, Matrix]:
         """A path after the step of a part, and the derivatives of its objective at the codes of some rows."""
         quantities, A = Quantities.GRADIENT | Quantities.MOMENTS, part.backend.asarray(path.A, "float64")
-        stats = _move_to_host(evaluate(part, self.whitening.move_to(part.backend), objective, A, quantities, precision))
+        stats = evaluate(part, self.whitening.move_to(part.backend), objective, A, quantities, precision)
+        stats = _change_arrays(stats, to_numpy)
         codes = rows @ path.A.T
         g, slopes = compute_derivatives(objective, codes)
         return path.step(stats, codes, slopes, self.weight), np.asarray(g)
@@ -369,11 +370,6 @@ def _bound_codes(partial: PartialStatistics, whitening: Whitening) -> float:
 def _make_empty(m: int) -> Statistics:
     """Moments of no samples."""
     return Statistics(0.0, gz=np.zeros(m), g2=np.zeros(m), slope=np.zeros(m), z2=np.zeros(m))
-
-
-def _move_to_host(stats: Statistics) -> Statistics:
-    """The same sums as NumPy arrays."""
-    return _change_arrays(stats, to_numpy)
 
 
 def _scale(stats: Statistics, factor: float) -> Statistics:
