@@ -13,6 +13,7 @@ from elldict import LpDictionaryLearning
 from elldict.backend.base import NUMPY, Backend, to_numpy
 from elldict.data import gpu_stream as device_room
 from elldict.data.dataset import GPU_TILE_BYTES, GPU_TILE_LEAST_ROWS, ArrayDataset, retry_on_oom, rows_per_tile
+from elldict.data.file import FileDataset
 from elldict.data.gpu_stream import GpuStreamDataset, place_on_device, stream_blocks
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
@@ -95,17 +96,18 @@ def test_streamed_samples_pass_a_survey(elsewhere, easy):
 
 
 def test_a_fault_in_the_middle_of_a_stream_comes_through(elsewhere, easy):
-    class Broken(ArrayDataset):
-        def take(self, index):
-            raise OSError("the disk is gone")
+    class Broken:
+        n_samples, n_features, dtype = 4000, 12, "float64"
 
-    class Foreign:  # a source that knows `take` alone
-        source = Broken(easy[0])
-        n_samples, n_features, dtype, backend = 4000, 12, "float64", NUMPY
-        take = source.take
+        def check_unchanged(self):
+            pass
+
+        def read(self, start, stop, out):
+            if start:
+                raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        list(stream_blocks(Foreign(), elsewhere, 1000))
+        list(stream_blocks(FileDataset(Broken()), elsewhere, 1000))
 
 
 # --- fits -------------------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_starts_are_compared_on_samples_that_no_batch_has_seen():
     X = numbered(40_000)
     growing = Subsampler(ArrayDataset(X), np.random.default_rng(0), several=True)
     batches, held_out = growing.minibatches(2000), growing.held_out()
-    seen = np.concatenate([batches._batch(number).take(np.arange(2000))[:, 0] for number in range(50)])
+    seen = np.concatenate([batches._batch(number, 2000)[:, 0] for number in range(50)])
     judged = held_out.take(np.arange(held_out.n_samples))[:, 0]
     assert len(judged) == growing.first
     assert not np.intersect1d(seen, judged).size

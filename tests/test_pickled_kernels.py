@@ -1,6 +1,7 @@
 """Kernels are sent to workers: pickled after use, they compute the same."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from elldict.solver.corruption import SparseCorruption
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.objective import EvaluationKernel, Lp, Quantities, WithSecondary
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
-from elldict.transform import CodeKernel, SoftThreshold, likelihood_coder
+from elldict.transform import CodeKernel, likelihood_coder, soften
 
 
 def kernels(X, A):
@@ -29,7 +30,7 @@ def kernels(X, A):
         SparseCorruption(model, corruption=law, rounds=compute_schedule(X[:256], A, law).rounds, source=None),
     ):
         yield EvaluationKernel(objective, A, None, 1.0, quantities, "float64")
-    yield CodeKernel(A, np.zeros(m), SoftThreshold(0.1), "float64", "float64")
+    yield CodeKernel(A, np.zeros(m), partial(soften, alpha=0.1), "float64", "float64")
     rows, rule = likelihood_coder(A, np.empty((0, m)), (np.full(m, 0.2), np.ones(m), 0.1), 1.0)
     yield CodeKernel(rows, np.zeros(m), rule, "float64", "float64")
 

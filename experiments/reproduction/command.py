@@ -20,7 +20,7 @@ from rich.console import Console
 
 from elldict.atomic import write_atomically
 from elldict.cli.errors import MistakeError
-from elldict.cli.printing import describe_file, make_console, print_line
+from elldict.cli.printing import describe_file, print_line
 from elldict.data.gpu_stream import find_device
 from experiments.harness.store import DONE, FAILED, Store, StoreError
 from experiments.reproduction.catalogue import EXPERIMENTS
@@ -110,7 +110,7 @@ def reproduce(
             cells, store, jobs=jobs, budget=seconds, files=files, device=device, retry_failed=retry_failed, tell=tell
         )
     results = Results(store)
-    _say_outcome(outcome, results, make_console())
+    _say_outcome(outcome, results, Console())
     if outcome.interrupted:
         raise typer.Exit(INTERRUPTED)
     _write_report(experiments, results, size, cells, out, _command(what, full, trials, mnist))
@@ -272,6 +272,6 @@ def _write_report(
     page = render(experiments, results, size, made)
     write_atomically(out / REPORT, lambda stream: stream.write(page.encode()))
     write_pictures(experiments, results, size, out / FIGURES)
-    console = make_console()
+    console = Console()
     print_line(console, "results", describe_file(out / RESULTS))
     print_line(console, "report", describe_file(out / REPORT))

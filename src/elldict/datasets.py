@@ -67,7 +67,15 @@ def make_bernoulli_gaussian(
     >>> X.shape, dictionary.shape, codes.shape
     ((1000, 20), (20, 20), (1000, 20))
     """
-    _check_setting(n_samples, n_features, density, noise_std, corruption, corruption_rate, condition_number)
+    if n_samples < 1 or n_features < 1:
+        raise ValueError(f"n_samples={n_samples}, n_features={n_features}: expected at least one of each.")
+    for name, share in (("density", density), ("corruption_rate", corruption_rate)):
+        if not 0 <= share <= 1:
+            raise ValueError(f"{name}={share!r}: expected a probability between 0 and 1.")
+    sizes = (("noise_std", noise_std, 0), ("corruption", corruption, 0), ("condition_number", condition_number, 1))
+    for name, size, least in sizes:
+        if not least <= size < np.inf:
+            raise ValueError(f"{name}={size!r}: expected a finite number >= {least}.")
     real: Any = np.dtype(dtype)
     if real not in (np.float32, np.float64):
         raise ValueError(f"dtype={real}: expected float32 or float64.")
@@ -75,7 +83,9 @@ def make_bernoulli_gaussian(
     shape = (n_samples, n_features)
     dictionary = random_orthonormal(n_features, n_features, rng)
     if not orthogonal:
-        dictionary = _stretched(dictionary, condition_number, rng)
+        values = np.geomspace(1.0, 1.0 / condition_number, n_features)  # singular ones, of unit mean square
+        values /= np.sqrt(np.mean(values**2))
+        dictionary = random_orthonormal(n_features, n_features, rng) @ (values[:, None] * dictionary)
     dictionary = dictionary.astype(real)
     codes = rng.standard_normal(shape, dtype=real)
     codes *= rng.random(shape, dtype=np.float32) < density
@@ -86,34 +96,3 @@ def make_bernoulli_gaussian(
         hit = rng.random(shape, dtype=np.float32) < corruption_rate
         X += real.type(corruption) * hit * rng.choice(np.array([-1, 1], dtype=np.int8), shape)
     return X, dictionary, codes
-
-
-def _stretched(rotation: NDArray[Any], condition_number: float, rng: np.random.Generator) -> NDArray[Any]:
-    """Dictionary with geometrically spaced singular values and atoms of unit mean square length."""
-    n = len(rotation)
-    values = np.geomspace(1.0, 1.0 / condition_number, n)
-    values /= np.sqrt(np.mean(values**2))
-    return np.asarray(random_orthonormal(n, n, rng) @ (values[:, None] * rotation))
-
-
-def _check_setting(
-    n_samples: int,
-    n_features: int,
-    density: float,
-    noise_std: float,
-    corruption: float,
-    corruption_rate: float,
-    condition_number: float,
-) -> None:
-    if n_samples < 1 or n_features < 1:
-        raise ValueError(f"n_samples={n_samples}, n_features={n_features}: expected at least one of each.")
-    for name, share in (("density", density), ("corruption_rate", corruption_rate)):
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name}={share!r}: expected a probability between 0 and 1.")
-    for name, size, least in (
-        ("noise_std", noise_std, 0),
-        ("corruption", corruption, 0),
-        ("condition_number", condition_number, 1),
-    ):
-        if not least <= size < np.inf:
-            raise ValueError(f"{name}={size!r}: expected a finite number >= {least}.")

@@ -34,12 +34,13 @@ def progress_bar(description: str, tol: float, then: Callback | None = None) -> 
         measure_share, forecast = track_share(tol), Forecast(tol)
 
         def show(iteration: Iteration) -> bool | None:
+            left = forecast.update(iteration)
             progress.update(
                 task,
                 completed=measure_share(iteration),
                 iteration=iteration.iteration,
                 step=iteration.step,
-                forecast=_format_forecast(forecast.update(iteration)),
+                forecast="" if left is None else f"about {timedelta(seconds=math.ceil(left))} to tol",
             )
             return then(iteration) if then is not None else None
 
@@ -82,7 +83,3 @@ class Forecast:
         if n_left > MAX_EXTRAPOLATION * n_falls:
             return None
         return n_left * (iteration.seconds - then) / RATE_ITERATIONS
-
-
-def _format_forecast(seconds: float | None) -> str:
-    return "" if seconds is None else f"about {timedelta(seconds=math.ceil(seconds))} to tol"

@@ -7,9 +7,11 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import orthogonal_mp_gram
 
 from elldict.backend.base import Array, Backend, FreshWork, real_dtype, to_numpy, total
@@ -27,55 +29,31 @@ def keep(Z: Array, xp: Any) -> Array:  # noqa: ARG001
     return Z
 
 
-@dataclass(frozen=True)
-class SoftThreshold:
+def soften(Z: Array, xp: Any, alpha: float) -> Array:
     """Codes shrunk towards zero by alpha."""
-
-    alpha: float
-
-    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
-        excess = xp.abs(Z) - self.alpha
-        return xp.sign(Z) * xp.where(excess > 0, excess, xp.zeros_like(excess))
+    excess = xp.abs(Z) - alpha
+    return xp.sign(Z) * xp.where(excess > 0, excess, xp.zeros_like(excess))
 
 
-@dataclass(frozen=True)
-class HardThreshold:
+def keep_above(Z: Array, xp: Any, alpha: float) -> Array:
     """Codes above alpha in absolute value; the others become zero."""
-
-    alpha: float
-
-    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
-        return xp.where(xp.abs(Z) > self.alpha, Z, xp.zeros_like(Z))
+    return xp.where(xp.abs(Z) > alpha, Z, xp.zeros_like(Z))
 
 
-@dataclass(frozen=True)
-class Largest:
+def keep_largest(Z: Array, xp: Any, k: int) -> Array:
     """The k largest codes of each sample. With orthonormal atoms this is the best code of k atoms."""
-
-    k: int
-
-    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
-        order = xp.argsort(xp.abs(Z), axis=1, descending=True)
-        rank = xp.argsort(order, axis=1)
-        return xp.where(rank < self.k, Z, xp.zeros_like(Z))
+    order = xp.argsort(xp.abs(Z), axis=1, descending=True)
+    rank = xp.argsort(order, axis=1)
+    return xp.where(rank < k, Z, xp.zeros_like(Z))
 
 
-@dataclass(frozen=True)
-class MatchingPursuit:
-    """Orthogonal matching pursuit, for atoms that are not orthonormal; takes products with atoms of unit length."""
-
-    gram: Array  # (m, m) of the atoms of unit length
-    lengths: Array  # (m,)
-    k: int
-
-    def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002, D102
-        with warnings.catch_warnings():
-            # a sample that needs fewer atoms than allowed ends early, which is no fault of the dictionary
-            warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
-            codes = orthogonal_mp_gram(to_numpy(self.gram), to_numpy(Z).T, n_nonzero_coefs=self.k)
-        scaled = codes.reshape(len(self.gram), -1).T / to_numpy(self.lengths)
-        backend = Backend.of(Z)
-        return backend.asarray(scaled, str(to_numpy(Z).dtype))
+def pursue(Z: Array, xp: Any, gram: NDArray[Any], lengths: NDArray[Any], k: int) -> Array:  # noqa: ARG001
+    """Orthogonal matching pursuit; Z and gram (m, m) are of atoms of unit length, which had these lengths (m,)."""
+    with warnings.catch_warnings():
+        # a sample that needs fewer atoms than allowed ends early, which is no fault of the dictionary
+        warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
+        codes = orthogonal_mp_gram(gram, to_numpy(Z).T, n_nonzero_coefs=k)
+    return Backend.of(Z).asarray(codes.reshape(len(gram), -1).T / lengths, str(to_numpy(Z).dtype))
 
 
 @dataclass(frozen=True)
@@ -217,7 +195,7 @@ def coder(
         raise ValueError(
             f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes."
         )
-    return unmixing, SoftThreshold(alpha) if algorithm == "threshold" else HardThreshold(alpha)
+    return unmixing, partial(soften if algorithm == "threshold" else keep_above, alpha=alpha)
 
 
 def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
@@ -225,7 +203,7 @@ def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
     if k > len(atoms):
         raise ValueError(f"transform_n_nonzero_coefs={k} exceeds the {len(atoms)} atoms learned.")
     if np.array_equal(atoms, to_numpy(unmixing)):  # orthonormal: the best k are the largest k
-        return unmixing, Largest(k)
+        return unmixing, partial(keep_largest, k=k)
     lengths = np.linalg.norm(atoms, axis=1)
     atoms = atoms / lengths[:, None]
-    return atoms, MatchingPursuit(atoms @ atoms.T, lengths, k)
+    return atoms, partial(pursue, gram=atoms @ atoms.T, lengths=lengths, k=k)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import warnings
-from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,14 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Dataset
     """
     in_memory = type(X) is np.ndarray
     if not in_memory and is_source(X) and not _left_to_scikit_learn(X):
-        return _checked_source(estimator, open_samples(X), fitting=fitting)
+        samples = open_samples(X)
+        shape, names = (samples.n_samples, samples.n_features), getattr(samples, "feature_names", None)
+        _check_size(shape, *((2, 2) if fitting else (1, 1)))
+        columns = np.broadcast_to(0.0, shape)  # scikit-learn looks at their number and names alone
+        if names is not None:
+            columns = import_optional("pyarrow", "files").table({name: np.empty(0) for name in names})
+        validate_data(estimator, columns, reset=fitting, skip_check_array=True)
+        return samples
     return _checked_array(estimator, X, fitting=fitting, n_least=2)
 
 
@@ -68,21 +74,6 @@ def _checked_array(estimator: BaseEstimator, X: Any, *, fitting: bool, n_least: 
     if X.dtype.kind not in "fiub":
         raise ValueError(f"X has dtype {X.dtype}, expected real numbers.")
     return ArrayDataset(X)
-
-
-def _checked_source(estimator: BaseEstimator, samples: Dataset, *, fitting: bool) -> Dataset:
-    shape = (samples.n_samples, samples.n_features)
-    _check_size(shape, *((2, 2) if fitting else (1, 1)))
-    names = getattr(samples, "feature_names", None)
-    # scikit-learn looks at the number and the names of columns alone
-    columns = np.broadcast_to(0.0, shape) if names is None else _empty_table(names)
-    validate_data(estimator, columns, reset=fitting, skip_check_array=True)
-    return samples
-
-
-def _empty_table(names: Sequence[str]) -> Any:
-    arrow = import_optional("pyarrow", "files")
-    return arrow.Table.from_arrays([arrow.array([], "float64") for _ in names], list(names))
 
 
 def _left_to_scikit_learn(X: Any) -> bool:

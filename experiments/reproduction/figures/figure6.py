@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from elldict.report.style import Palette
+from elldict.report.style import Palette, interpolate
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
 from experiments.reproduction.images import N_KEPT, N_KNOWN, unpacked
@@ -184,7 +184,7 @@ def draw(done: Sequence[Rebuilt], palette: Palette, narrow: bool) -> Figure:
 def _strip(images: NDArray[np.uint8], palette: Palette) -> NDArray[np.float64]:
     """Images side by side, as ink on tiles."""
     gap = max(1, images.shape[1] // 14)
-    pixels = np.asarray(palette.pencil(images / 255))
+    pixels = np.asarray(interpolate(palette.tile, palette.ink)(images / 255))
     parts = []
     for image in pixels:
         parts += [image, np.zeros((image.shape[0], gap, 4))]

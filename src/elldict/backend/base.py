@@ -91,8 +91,7 @@ def is_gpu(xp: Any, device: Any) -> bool:
 
 def find_kernels(xp: Any) -> Any:
     """Module `triton_kernels` for torch on a card, if Triton is installed."""
-    fused = torch.fused_terms() if is_torch(xp) else None
-    return None if fused is None else fused.kernels
+    return torch.fused_terms() if is_torch(xp) else None
 
 
 def _import_backend(namespace: str, device: Any) -> Backend:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 Array = Any
@@ -120,36 +120,14 @@ def own_stream(device: Any) -> Iterator[None]:
             main.wait_stream(own)
 
 
-@dataclass(frozen=True)
-class Fused:
-    """Kernels for codes Z (b, m), as named in `elldict.backend.triton_kernels`; sums over rows are float64."""
-
-    kernels: Any
-
-    def lp(self, Z: Array, p: float) -> tuple[Array, dict[str, Array]]:
-        """G = |z|^(p-2) z, and sums of weight |z|^(p-2), magnitude |z|, z2 and g2."""
-        result: tuple[Array, dict[str, Array]] = self.kernels.lp_terms(Z, p)
-        return result
-
-    def likelihood(
-        self, Z: Array, offset: Array, rate: Array, p: float | None
-    ) -> tuple[Array, Array | None, dict[str, Array]]:
-        """G = (1 + tanh h) z with h = offset + rate z^2, g of l_p at the same codes if p is given, and the sums.
-
-        Sums: z2, below min(h, 0), logs log(1 + |tanh h|), missing tanh h - 1, bend g z (tanh h - 1), g2; for l_p:
-        weight, magnitude, secondary_g2 and cross, the product of both g.
-        """
-        result: tuple[Array, Array | None, dict[str, Array]] = self.kernels.likelihood_terms(Z, offset, rate, p)
-        return result
+Fused = Any
+"""Module `elldict.backend.triton_kernels`, which is not imported to say what it holds."""
 
 
 @functools.cache
 def fused_terms() -> Fused | None:
     """Kernels, or None where Triton is not installed."""
     try:
-        import triton  # noqa: F401, PLC0415
+        return importlib.import_module("elldict.backend.triton_kernels")
     except ImportError:
         return None
-    from elldict.backend import triton_kernels  # noqa: PLC0415
-
-    return Fused(triton_kernels)

@@ -243,8 +243,8 @@ def _settle(
     tl.store(same, tl.where(alike, 1.0, 0.0))
 
 
-def lp_terms(Z: Array, p: float) -> tuple[Array, dict[str, Array]]:
-    """G of l_p and its sums, as `Fused.lp` says."""
+def lp(Z: Array, p: float) -> tuple[Array, dict[str, Array]]:
+    """G = |z|^(p-2) z for codes Z (b, m), and float64 sums over rows of weight |z|^(p-2), magnitude |z|, z2 and g2."""
     Z = Z.contiguous()
     b, m = Z.shape
     G, (grid, sums) = torch.empty_like(Z), _grid(Z, len(LP_SUMS))
@@ -252,10 +252,12 @@ def lp_terms(Z: Array, p: float) -> tuple[Array, dict[str, Array]]:
     return G, _added(sums, LP_SUMS)
 
 
-def likelihood_terms(
-    Z: Array, offset: Array, rate: Array, p: float | None
-) -> tuple[Array, Array | None, dict[str, Array]]:
-    """G of the likelihood, of l_p if asked, and their sums, as `Fused.likelihood` says."""
+def likelihood(Z: Array, offset: Array, rate: Array, p: float | None) -> tuple[Array, Array | None, dict[str, Array]]:
+    """G = (1 + tanh h) z with h = offset + rate z^2, g of l_p at the same codes if p is given, and the sums.
+
+    Sums: z2, below min(h, 0), logs log(1 + |tanh h|), missing tanh h - 1, bend g z (tanh h - 1), g2; for l_p: weight,
+    magnitude, secondary_g2 and cross, the product of both g.
+    """
     Z = Z.contiguous()
     b, m = Z.shape
     names = LIKELIHOOD_SUMS if p is None else LIKELIHOOD_SUMS + SECONDARY_SUMS

@@ -16,11 +16,10 @@ from elldict.atomic import temporary_beside, write_atomically
 from elldict.cli.errors import MistakeError, raise_as_mistakes
 from elldict.cli.printing import (
     describe_file,
-    make_console,
+    describe_fit,
+    describe_model,
     print_demo,
-    print_fit,
-    print_line,
-    print_model,
+    print_summary,
     show_demo_progress,
     show_fit_progress,
 )
@@ -37,30 +36,12 @@ app = typer.Typer(
 )
 
 
-class Solver(StrEnum):
-    """How the l_p objective is maximised."""
-
-    auto = "auto"
-    power = "power"
-
-
-class Refinement(StrEnum):
-    """What may follow the l_p estimate."""
-
-    auto = "auto"
-    bernoulli_gaussian = "bernoulli-gaussian"
-    sparse_corruption = "sparse-corruption"
-    none = "none"
-
-
-class Algorithm(StrEnum):
-    """Ways to make codes."""
-
-    linear = "linear"
-    threshold = "threshold"
-    hard_threshold = "hard_threshold"
-    omp = "omp"
-
+Solver = StrEnum("Solver", ["auto", "power"])
+Refinement = StrEnum(
+    "Refinement",
+    {"auto": "auto", "bernoulli": "bernoulli-gaussian", "corruption": "sparse-corruption", "none": "none"},
+)
+Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp"])
 
 DataFile = Annotated[
     Path, typer.Argument(metavar="DATA", help="Samples, one for each row: a .npy, zarr or parquet file, or a folder.")
@@ -74,9 +55,6 @@ BlockSize = Annotated[
     int | None, typer.Option(min=1, help="Samples that are read at a time.", show_default="16 MB of them")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
 
 
 def _show_version(wanted: bool) -> None:
@@ -108,7 +86,9 @@ def demo(
     Takes under a minute and needs no network. The picture in the README was made by
     'elldict demo --picture docs/images/demo.png --force'.
     """
-    _require("matplotlib", "jinja2")
+    missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MistakeError(f"the demo needs {' and '.join(missing)}: pip install 'elldict[demo]'")
     if picture is not None and picture.resolve() == output.resolve():
         raise MistakeError(f"page and picture are both {output}. Choose two names.")
     for path in [output] if picture is None else [output, picture]:
@@ -118,11 +98,11 @@ def demo(
     with show_demo_progress() as show:
         results = page.compute_demo(page.QUICK if quick else page.FULL, show)
     write_atomically(output, lambda stream: stream.write(page.render_page(results).encode()))
-    print_demo(results)
-    print_line(make_console(), "page", describe_file(output))
+    written = [("page", output)]
     if picture is not None:
         write_atomically(picture, lambda stream: stream.write(page.draw_picture(results)))
-        print_line(make_console(), "picture", describe_file(picture))
+        written.append(("picture", picture))
+    print_demo(results, written)
 
 
 @app.command()
@@ -185,7 +165,9 @@ def fit(
     seconds = time.perf_counter() - began
     model.save(output)
     if not quiet:
-        print_fit(model, (samples.n_samples, samples.n_features), seconds, output)
+        shape = (samples.n_samples, samples.n_features)
+        lines = (*describe_fit(model, shape, seconds), ("model", describe_file(output)))
+        print_summary(f"[bold]Learned {model.n_components_} atoms[/] from {shape[0]} samples", lines)
 
 
 @app.command()
@@ -206,11 +188,14 @@ def transform(
     _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
     with raise_as_mistakes():
         codes = fitted.transform(_open_data(data, column, block_size), out=output)
-    console = make_console()
-    console.print(f"[bold]Coded {codes.shape[0]} samples[/] in {codes.shape[1]} atoms", highlight=False)
-    print_line(console, "algorithm", fitted.transform_algorithm)
-    print_line(console, "non-zero", f"{100 * _measure_nonzero_share(output):.3g} % of the codes")
-    print_line(console, "codes", describe_file(output))
+    written = _open_data(output, None, None)  # a block at a time, as whoever wrote them did
+    share = written.sum(NonZeroKernel()) / (written.n_samples * written.n_features)
+    lines = [
+        ("algorithm", fitted.transform_algorithm),
+        ("non-zero", f"{100 * share:.3g} % of the codes"),
+        ("codes", describe_file(output)),
+    ]
+    print_summary(f"[bold]Coded {codes.shape[0]} samples[/] in {codes.shape[1]} atoms", lines)
 
 
 @app.command()
@@ -220,18 +205,14 @@ def score(model: ModelFile, data: DataFile, column: Column = None, block_size: B
     with raise_as_mistakes():
         samples = _open_data(data, column, block_size)
         found = fitted.score(samples)
-    console = make_console()
-    console.print(f"[bold]Scored {samples.n_samples} samples[/]", highlight=False)
-    print_line(console, "log-likelihood", f"{found:.6g} a sample")
+    print_summary(f"[bold]Scored {samples.n_samples} samples[/]", [("log-likelihood", f"{found:.6g} a sample")])
 
 
 @app.command()
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
-    print_model(_open_model(model), model)
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
+    lines = (("file", describe_file(model)), *describe_model(_open_model(model)))
+    print_summary("[bold]LpDictionaryLearning[/]", lines)
 
 
 def _check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: bool = False) -> None:
@@ -270,21 +251,12 @@ def _open_model(path: Path) -> LpDictionaryLearning:
         return load(path)
 
 
-def _measure_nonzero_share(path: Path) -> float:
-    """Share of the values in a file that are not zero; read a block at a time, as whoever wrote them did."""
-    samples = _open_data(path, None, None)
-    return samples.sum(NonZeroKernel()) / (samples.n_samples * samples.n_features)
-
-
 class NonZeroKernel:
     """Number of values that are not zero."""
 
     def bind(self, backend: Backend) -> Callable[[Array], int]:  # noqa: ARG002
         """Return the function that counts in one tile."""
         return np.count_nonzero
-
-
-# --- options ----------------------------------------------------------------------------------------------------------
 
 
 def _choose_algorithm(
@@ -311,9 +283,3 @@ def _parse_exponents(text: str) -> float | tuple[float, ...]:
     except ValueError:
         raise MistakeError(f"--p {text!r}: expected a number above 2, or several with commas between.") from None
     return exponents[0] if len(exponents) == 1 else exponents
-
-
-def _require(*modules: str) -> None:
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MistakeError(f"the demo needs {' and '.join(missing)}: pip install 'elldict[demo]'")

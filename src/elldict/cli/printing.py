@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from elldict.result import Callback
 
 
-def make_console() -> Console:
-    """The console on standard output, where summaries go."""
+def print_summary(title: str, lines: Iterable[tuple[str, object]]) -> None:
+    """A title, then names and values."""
     from rich.console import Console  # noqa: PLC0415
 
-    return Console()
+    console = Console()
+    console.print(title, highlight=False)
+    for name, value in lines:
+        print_line(console, name, value)
 
 
 def print_line(console: Console, name: str, value: object) -> None:
@@ -33,53 +36,39 @@ def print_line(console: Console, name: str, value: object) -> None:
 
 def describe_file(path: Path) -> str:
     """Name and size of a file, or of all files of a folder."""
+    from rich.filesize import decimal  # noqa: PLC0415
+
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return f"{path} ({_format_size(sum(file.stat().st_size for file in files))})"
+    return f"{path} ({decimal(sum(file.stat().st_size for file in files))})"
 
 
-def _format_size(n_bytes: int) -> str:
-    if n_bytes < 1000:
-        return f"{n_bytes} bytes"
-    if n_bytes < 999_500:
-        return f"{n_bytes / 1e3:.3g} kB"
-    return f"{n_bytes / 1e6:.3g} MB" if n_bytes < 999_500_000 else f"{n_bytes / 1e9:.3g} GB"
+def describe_fit(model: LpDictionaryLearning, shape: tuple[int, int], seconds: float) -> Iterator[tuple[str, object]]:
+    """What happened in a fit."""
+    yield from zip(("samples", "features"), shape, strict=True)
+    yield "atoms", model.n_components_
+    yield from _describe_iterations(model)
+    yield "seconds", f"{seconds:.2f}"
+    yield "status", model.status_
+    yield from _describe_codes(model)
 
 
-def print_fit(model: LpDictionaryLearning, shape: tuple[int, ...], seconds: float, output: Path) -> None:
-    """Summary of a fit."""
-    console = make_console()
-    console.print(f"[bold]Learned {model.n_components_} atoms[/] from {shape[0]} samples", highlight=False)
-    for name, value in (
-        ("samples", shape[0]),
-        ("features", shape[1]),
-        ("atoms", model.n_components_),
-        ("iterations", model.n_iter_),
-        ("passes", f"{model.n_passes_:g}"),
-        ("seconds", f"{seconds:.2f}"),
-        ("status", model.status_),
-        *_describe_codes(model),
-        ("model", describe_file(output)),
-    ):
-        print_line(console, name, value)
-
-
-def print_model(model: LpDictionaryLearning, path: Path) -> None:
+def describe_model(model: LpDictionaryLearning) -> Iterator[tuple[str, object]]:
     """What a model file holds."""
-    console = make_console()
-    console.print("[bold]LpDictionaryLearning[/]", highlight=False)
-    for name, value in (
-        ("file", describe_file(path)),
-        ("atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.components_.dtype}"),
-        ("p", model.p if isinstance(model.p, (int, float)) else ", ".join(f"{q:g}" for q in model.p)),
-        ("objective", f"{model.objective_:.6g}"),
-        ("iterations", model.n_iter_),
-        ("passes", f"{model.n_passes_:g}"),
-        ("converged", "yes" if model.converged_ else "no"),
-        ("status", model.status_),
-        *_describe_codes(model),
-        ("parameters", _list_changed_parameters(model)),
-    ):
-        print_line(console, name, value)
+    yield "atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.components_.dtype}"
+    yield "p", model.p if isinstance(model.p, (int, float)) else ", ".join(f"{q:g}" for q in model.p)
+    yield "objective", f"{model.objective_:.6g}"
+    yield from _describe_iterations(model)
+    yield "converged", "yes" if model.converged_ else "no"
+    yield "status", model.status_
+    yield from _describe_codes(model)
+    default = type(model)().get_params()
+    changed = [f"{name}={value!r}" for name, value in model.get_params().items() if value != default[name]]
+    yield "parameters", ", ".join(changed) or "all default"
+
+
+def _describe_iterations(model: LpDictionaryLearning) -> Iterator[tuple[str, object]]:
+    yield "iterations", model.n_iter_
+    yield "passes", f"{model.n_passes_:g}"
 
 
 def _describe_codes(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
@@ -89,12 +78,6 @@ def _describe_codes(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
     if model.corruption_rate_:
         yield "corruption", f"{100 * model.corruption_rate_:.2g} % of the entries, size {model.corruption_scale_:.3g}"
     yield "expected error", f"{100 * model.expected_error_:.3g} %"
-
-
-def _list_changed_parameters(model: LpDictionaryLearning) -> str:
-    default = type(model)().get_params()
-    changed = [f"{name}={value!r}" for name, value in model.get_params().items() if value != default[name]]
-    return ", ".join(changed) or "all default"
 
 
 def show_fit_progress(p: str, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:
@@ -127,12 +110,13 @@ def _format_error_and_bar(fit: Recovery | ErrorAndBar) -> tuple[str, str]:
     return f"{100 * fit.error:.3f}", f"{100 * fit.error_bar:.3f}"
 
 
-def print_demo(results: Demo) -> None:
-    """The demo's numbers."""
+def print_demo(results: Demo, written: list[tuple[str, Path]]) -> None:
+    """The demo's numbers, and the files about them."""
+    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    setting = results.setting
-    console = make_console()
+    setting = results.size.recovery
+    console = Console()
     console.print(
         f"[bold]{setting.n_features} hidden atoms[/] in {setting.n_samples} samples: error in per cent", highlight=False
     )
@@ -154,3 +138,5 @@ def print_demo(results: Demo) -> None:
     for rebuilt in results.digits.reconstructions:
         method = f"{rebuilt.name} ({rebuilt.note})"
         print_line(console, f"{100 * rebuilt.error:.1f} %", f"of the digits is lost with {method}")
+    for name, path in written:
+        print_line(console, name, describe_file(path))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 try:
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend
 from elldict.data import dask_tasks as tasks
-from elldict.data.dask_tasks import Coding, Engine, Graph, Grid, Job, LocalEngine, Plan, make_name
+from elldict.data.dask_tasks import Coding, Engine, Graph, Grid, Job, Plan, make_name
 from elldict.data.dataset import (
     DescribedBySource,
     Kernel,
@@ -41,34 +42,22 @@ BLOCK_BYTES = 2**25
 WRITTEN_BYTES = 2**26
 """Bytes of codes that come to this process at a time, on their way to a file."""
 
-PATIENCE_SECONDS = 120.0
-"""How long a cluster may be without a worker that takes tasks, or its scheduler without an answer."""
+STACK = (np.concatenate,)
+"""Task that puts rows of several chunks one below the other, given their keys."""
 
 
 def make_dask_dataset(
-    source: Any, client: Any = None, block_size: int | None = None, *, patience: float = PATIENCE_SECONDS
+    source: Any, client: Any = None, block_size: int | None = None, *, patience: float = 120.0
 ) -> DaskDataset:
-    """Samples that the workers of a cluster, or the threads of this process, look at.
+    """Samples that the workers of a cluster, or the threads of this process if there is none, look at.
 
-    Parameters
-    ----------
-    source : dask array of shape (n_samples, n_features), or Reader
-        Where the samples are. Chunks stay on their workers if the array is persisted, otherwise they are computed
-        again in each pass. A file has to be found under the same path by all workers.
-    client : distributed.Client, optional
-        Cluster to use; None means the current one if there is one, otherwise the threads of this process.
-    block_size : int, optional
-        Samples of a file that a task reads at a time, or of small chunks that one task takes together. The answer is
-        the same for any number.
-    patience : float, default=120
-        Seconds that the cluster may be without a worker before that is an error.
-
-    Returns
-    -------
-    DaskDataset
-        The samples.
+    `source` is a dask array of shape (n_samples, n_features), or a reader. Chunks stay on their workers if the array is
+    persisted, otherwise they are computed again in each pass; a file has to be found under the same path by all
+    workers. `block_size` are the samples of a file that a task reads at a time, or of small chunks that it takes
+    together: the answer is the same for any number. `patience` are the seconds that the cluster may be without a worker
+    that takes tasks, or its scheduler without an answer, before that is an error.
     """
-    engine = _choose_engine(client or _find_client(), patience)
+    engine = _choose_engine(client, patience)
     if hasattr(source, "dask"):
         return ChunkDataset(_prepare_array(source), engine, block_size)
     return ReaderDataset(source, engine, block_size)
@@ -103,13 +92,9 @@ class DaskDataset(DescribedBySource, ABC):
         def plan() -> Plan:
             name = make_name("sum")
             job = f"{name}-job"
-            graph = tasks.add_joins(
-                self._make_tasks(job, name),
-                name,
-                lambda keys: (tasks.join, job, keys),
-                lambda keys: (tasks.finish, job, keys),
-            )
-            return Plan(name, {job: (tasks.unpack, packed), **graph}, self._dependencies, len(packed))
+            graph = tasks.add_joins(self._make_tasks(job, name), name, (tasks.join, job), (tasks.finish, job))
+            arrays = [self.source] if hasattr(self.source, "dask") else []
+            return Plan(name, {job: (tasks.unpack, packed), **graph}, arrays, len(packed))
 
         total: S = self.engine.result(plan)
         self._check_unchanged()
@@ -127,22 +112,22 @@ class DaskDataset(DescribedBySource, ABC):
         n_columns = int(kernel.bind(self.backend)(np.zeros((1, self.n_features), self.dtype)).shape[1])
         lazy = self.map_rows(kernel, n_columns)
         rows = WRITTEN_BYTES // (n_columns * np.dtype(self.dtype).itemsize)
+
+        def plan(chunks: list[int]) -> Plan:
+            name = make_name("codes")
+            return Plan(name, {tasks.name_root(name): (*STACK, [(lazy.name, k, 0) for k in chunks])}, (lazy,))
+
         for start, chunks in Layout.of(lazy).group_chunks(rows):
-            writer.write(start, self.engine.result(partial(_plan_stack, lazy, chunks)))
+            writer.write(start, self.engine.result(partial(plan, chunks)))
         self._check_unchanged()
 
     @abstractmethod
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
 
-    @property
-    def _dependencies(self) -> Sequence[Any]:
-        """Collections whose keys the tasks refer to."""
-        return ()
-
-    @abstractmethod
     def _make_job(self, kernel: Kernel[S]) -> Job[S]:
         """All that the tasks of a pass need to know."""
+        return Job(kernel, self.grid)
 
     @abstractmethod
     def _make_tasks(self, job: str, name: str) -> Graph:
@@ -175,15 +160,6 @@ class Layout:
             room -= size
         return found
 
-    def split_index(self, index: NDArray[np.int64]) -> list[tuple[int, int, NDArray[np.int64]]]:
-        """For each chunk that holds some of the sorted indices: its number, its start, and where they are in it."""
-        cuts = np.searchsorted(index, self.starts)
-        return [
-            (chunk, int(start), index[a:b] - start)
-            for chunk, (start, a, b) in enumerate(zip(self.starts[:-1], cuts[:-1], cuts[1:], strict=True))
-            if b > a
-        ]
-
     def locate(self, sample: int) -> str:
         """Chunk of a sample."""
         chunk = int(np.searchsorted(self.starts, sample, side="right")) - 1
@@ -209,10 +185,6 @@ class ChunkDataset(DaskDataset):
         """Precision of the tiles."""
         return "float32" if self.source.dtype == np.float32 else "float64"
 
-    @property
-    def _dependencies(self) -> Sequence[Any]:
-        return (self.source,)
-
     @cached_property
     def layout(self) -> Layout:
         """Where chunks begin."""
@@ -225,12 +197,14 @@ class ChunkDataset(DaskDataset):
 
         def plan() -> Plan:
             name = make_name("rows")
+            starts = self.layout.starts
+            cuts = np.searchsorted(index, starts)
             graph: Graph = {
-                (name, 0, number): (tasks.take_rows, (self.source.name, chunk, 0), local, start)
-                for number, (chunk, start, local) in enumerate(self.layout.split_index(index))
+                (name, 0, chunk): (tasks.take_rows, (self.source.name, chunk, 0), index[a:b], int(starts[chunk]))
+                for chunk, (a, b) in enumerate(pairwise(cuts))
+                if b > a
             }
-            graph = tasks.add_joins(graph, name, _stack, _stack)
-            return Plan(name, graph, self._dependencies)
+            return Plan(name, tasks.add_joins(graph, name, STACK, STACK), [self.source])
 
         picked: NDArray[Any] = self.engine.result(plan)
         return picked.astype(np.float64, copy=False)
@@ -239,14 +213,11 @@ class ChunkDataset(DaskDataset):
         """Lazy dask array, with chunks as those of the samples; NaN is found when it is computed."""
         coding = Coding(kernel, self.dtype, self.grid.tile_rows, self.layout)
         chunks = (self.source.chunks[0], (n_columns,))
-        return self.source.map_blocks(tasks.code_chunk, coding=_delay(coding), **_describe_blocks(coding, chunks))
+        return self.source.map_blocks(tasks.code_chunk, **_describe_blocks(coding, chunks))
 
     def locate(self, sample: int) -> str:
         """Chunk of a sample."""
         return self.layout.locate(sample)
-
-    def _make_job(self, kernel: Kernel[S]) -> Job[S]:
-        return Job(kernel, self.grid)
 
     def _make_tasks(self, job: str, name: str) -> Graph:
         """One task a chunk, for that is where the samples are; small chunks go together."""
@@ -272,8 +243,8 @@ class ReaderDataset(DaskDataset):
         rows = self._block_rows
         sizes = tuple(min(rows, self.n_samples - start) for start in range(0, self.n_samples, rows))
         coding = Coding(kernel, self.dtype, self.grid.tile_rows, self.source)
-        shape = _describe_blocks(coding, (sizes, (n_columns,)))
-        return dask.array.map_blocks(tasks.code_read, coding=_delay(coding), reader=self.source, **shape)
+        blocks = _describe_blocks(coding, (sizes, (n_columns,)))
+        return dask.array.map_blocks(tasks.code_read, reader=self.source, **blocks)
 
     def _make_job(self, kernel: Kernel[S]) -> Job[S]:
         return Job(kernel, self.grid, self.source, self._block_rows)
@@ -317,42 +288,22 @@ def _prepare_array(X: Any) -> Any:
     return dask.optimize(X)[0]
 
 
-def _delay(coding: Coding) -> Any:
-    """A coding as a task of its own, so that it goes once to each worker, not once with each chunk."""
-    return dask.delayed(tasks.unpack, pure=True)(tasks.pack(coding))
-
-
 def _describe_blocks(coding: Coding, chunks: Any) -> dict[str, Any]:
-    return {"dtype": coding.dtype, "chunks": chunks, "meta": np.empty((0, 0), coding.dtype)}
-
-
-def _plan_stack(array: Any, chunks: list[int]) -> Plan:
-    """Some chunks of an array, one below the other."""
-    name = make_name("codes")
-    return Plan(name, {tasks.name_root(name): _stack([(array.name, k, 0) for k in chunks])}, (array,))
-
-
-def _stack(keys: list[Any]) -> Any:
-    """Task that puts rows of several chunks one below the other."""
-    return np.concatenate, keys
+    """Arguments of `map_blocks`; the coding is a task of its own, so that it goes once to each worker."""
+    delayed = dask.delayed(tasks.unpack, pure=True)(tasks.pack(coding))
+    return {"coding": delayed, "dtype": coding.dtype, "chunks": chunks, "meta": np.empty((0, 0), coding.dtype)}
 
 
 def _choose_engine(client: Any, patience: float) -> Engine:
+    """The cluster of the client given, or of the one in use: whoever made it has imported distributed."""
+    distributed = sys.modules.get("distributed")
+    if client is None and distributed is not None:
+        with suppress(ValueError):
+            client = distributed.default_client()
     if client is None:
-        return LocalEngine()
+        return Engine()
     if getattr(client, "asynchronous", False):
         raise ValueError("The client is asynchronous, and a fit waits for its sums: pass a synchronous Client.")
     from elldict.data.distributed import DistributedEngine  # noqa: PLC0415  (whoever has a client has distributed)
 
     return DistributedEngine(client, patience)
-
-
-def _find_client() -> Any:
-    """The client in use, if there is one; whoever made it has imported distributed."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return distributed.default_client()
-    except ValueError:
-        return None

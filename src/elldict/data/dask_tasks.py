@@ -9,7 +9,9 @@ import pickle
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol
+from functools import cache, partial
+from itertools import accumulate
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,32 +46,18 @@ class Plan:
         return Delayed(name_root(self.name), graph, layer=self.name)
 
 
-class Engine(Protocol):
-    """Where plans are carried out."""
+class Engine:
+    """Where plans are carried out: by the threads of this process, or what else dask's configuration says."""
 
     @property
     def n_threads(self) -> int:
         """Tasks that run at the same time."""
-        ...
-
-    def result(self, plan: Callable[[], Plan]) -> Any:
-        """What a plan comes to. It is drawn up again, under another name, for each attempt."""
-        ...
-
-
-@dataclass(frozen=True)
-class LocalEngine:
-    """The threads of this process, or what else dask's configuration says."""
-
-    @property
-    def n_threads(self) -> int:
-        """As many as dask would start."""
         from dask.system import CPU_COUNT  # noqa: PLC0415
 
         return int(CPU_COUNT)
 
     def result(self, plan: Callable[[], Plan]) -> Any:
-        """What a plan comes to."""
+        """What a plan comes to. It is drawn up again, under another name, for each attempt."""
         return plan().delayed.compute()
 
 
@@ -78,20 +66,18 @@ def make_name(what: str) -> str:
     return f"elldict-{what}-{uuid.uuid4().hex}"
 
 
-MakeTask = Callable[[list[Any]], Any]
-"""From the keys of neighbours to the task that makes one result of theirs."""
+def add_joins(tasks: Graph, name: str, join_some: tuple[Any, ...], join_last: tuple[Any, ...]) -> Graph:
+    """Tasks, and those that put neighbours together until one is left, which has the key `name_root(name)`.
 
-
-def add_joins(tasks: Graph, name: str, join_some: MakeTask, join_last: MakeTask) -> Graph:
-    """Tasks, and those that put neighbours together until one is left, which has the key `name_root(name)`."""
+    A task to join is a function and its arguments, but for the last: the keys of the neighbours.
+    """
     graph, keys, level = dict(tasks), list(tasks), 0
     while len(keys) > FAN_IN:
         level += 1
         groups = [keys[k : k + FAN_IN] for k in range(0, len(keys), FAN_IN)]
         keys = [(name, level, number) for number in range(len(groups))]
-        graph.update({key: join_some(group) for key, group in zip(keys, groups, strict=True)})
-    graph[name_root(name)] = join_last(keys)
-    return graph
+        graph.update({key: (*join_some, group) for key, group in zip(keys, groups, strict=True)})
+    return {**graph, name_root(name): (*join_last, keys)}
 
 
 def name_root(name: str) -> Hashable:
@@ -239,14 +225,8 @@ def unpack(packed: bytes) -> Any:
 
 def sum_chunks(job: Job[S], start: int, chunks: Sequence[Any]) -> Stretch[S]:
     """Stretch of the samples in consecutive chunks, from sample `start` on."""
-
-    def blocks() -> Iterable[tuple[int, NDArray[Any]]]:
-        begin = start
-        for chunk in chunks:
-            yield begin, check_chunk(chunk, begin)
-            begin += len(chunk)
-
-    return _sum_blocks(job, blocks())
+    starts = accumulate(map(len, chunks), initial=start)
+    return _sum_blocks(job, ((begin, check_chunk(chunk, begin)) for begin, chunk in zip(starts, chunks, strict=False)))
 
 
 def sum_read(job: Job[S], start: int, stop: int) -> Stretch[S]:
@@ -260,7 +240,7 @@ def sum_read(job: Job[S], start: int, stop: int) -> Stretch[S]:
 def join(job: Job[S], stretches: Sequence[Stretch[S]]) -> Stretch[S]:
     """Stretches that follow each other, as one."""
     with one_blas_thread():
-        builder = StretchBuilder(job.grid, _bind_late(job))
+        builder = _begin_stretch(job)
         for stretch in stretches:
             for piece in stretch:
                 builder.add(piece)
@@ -273,8 +253,8 @@ def finish(job: Job[S], stretches: Sequence[Stretch[S]]) -> S:
 
 
 def take_rows(chunk: Any, index: NDArray[np.int64], start: int) -> NDArray[Any]:
-    """Some rows of a chunk."""
-    return check_chunk(chunk, start)[index]
+    """Some samples of a chunk whose first is number `start`."""
+    return check_chunk(chunk, start)[index - start]
 
 
 def check_chunk(chunk: Any, start: int) -> NDArray[Any]:
@@ -328,19 +308,17 @@ def code_read(coding: Coding, reader: Reader, block_info: Any = None) -> NDArray
 
 def _sum_blocks(job: Job[S], blocks: Iterable[tuple[int, NDArray[Any]]]) -> Stretch[S]:
     with one_blas_thread():
-        builder = StretchBuilder(job.grid, _bind_late(job))
+        builder = _begin_stretch(job)
         for start, Y in blocks:
             builder.add_samples(start, Y)
     return builder.pieces()
 
 
-def _bind_late(job: Job[S]) -> Callable[[Array], S]:
-    """The kernel, bound when the first tile comes: to join whole nodes it is not needed."""
-    bound: list[Callable[[Array], S]] = []
+def _begin_stretch(job: Job[S]) -> StretchBuilder[S]:
+    """Nothing yet; the kernel is bound when the first tile comes: to join whole nodes it is not needed."""
+    bind = cache(partial(job.kernel.bind, NUMPY))
 
     def visit(tile: Array) -> S:
-        if not bound:
-            bound.append(job.kernel.bind(NUMPY))
-        return bound[0](tile)
+        return bind()(tile)
 
-    return visit
+    return StretchBuilder(job.grid, visit)

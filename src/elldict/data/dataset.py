@@ -185,10 +185,9 @@ def rows_per_tile(n_samples: int, n_features: int, dtype: str, *, on_gpu: bool =
     return -(-n_samples // n_tiles)
 
 
-def tile_bounds(n_samples: int, tile_rows: int) -> Iterator[tuple[int, int]]:
+def tile_bounds(n_samples: int, tile_rows: int) -> list[tuple[int, int]]:
     """First and last-plus-one row of each tile, in order."""
-    for start in range(0, n_samples, tile_rows):
-        yield start, min(start + tile_rows, n_samples)
+    return list(zip(range(0, n_samples, tile_rows), [*range(tile_rows, n_samples, tile_rows), n_samples], strict=False))
 
 
 @dataclass(frozen=True)
@@ -268,11 +267,12 @@ def retry_on_oom(samples: Any, work: Callable[[], T]) -> T:
             result = work()
             break
         except Exception as error:
-            if not is_out_of_memory(error) or samples.tile_rows <= GPU_TILE_LEAST_ROWS:
+            # torch and CuPy each have an error of their own
+            theirs = type(error).__module__.split(".")[0] in {"torch", "cupy"}
+            if not (theirs and type(error).__name__ == "OutOfMemoryError" and samples.tile_rows > GPU_TILE_LEAST_ROWS):
                 raise
         # not in the handler, where the error still holds what was in the way
-        smaller = max(GPU_TILE_LEAST_ROWS, min(samples.tile_rows, samples.n_samples) // 2)
-        object.__setattr__(samples, "tile_rows", smaller)
+        samples.tile_rows = max(GPU_TILE_LEAST_ROWS, min(samples.tile_rows, samples.n_samples) // 2)
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -286,12 +286,7 @@ def retry_on_oom(samples: Any, work: Callable[[], T]) -> T:
     return result
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether a card has run out of memory; torch and CuPy each have an error of their own for that."""
-    return type(error).__name__ == "OutOfMemoryError" and type(error).__module__.split(".")[0] in {"torch", "cupy"}
-
-
-@dataclass(frozen=True)
+@dataclass
 class ArrayDataset:
     """An array of shape (n_samples, n_features); it is read tile by tile and never written or copied whole."""
 
@@ -303,14 +298,12 @@ class ArrayDataset:
     backend: Backend = field(init=False)
 
     def __post_init__(self) -> None:
-        fill = partial(object.__setattr__, self)
-        fill("n_samples", int(self.X.shape[0]))
-        fill("n_features", int(self.X.shape[1]))
-        fill("dtype", "float32" if str(self.X.dtype).endswith("float32") else "float64")
-        fill("backend", Backend.of(self.X))
-        if not self.tile_rows:
-            rows = rows_per_tile(self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu)
-            fill("tile_rows", rows)
+        self.n_samples, self.n_features = int(self.X.shape[0]), int(self.X.shape[1])
+        self.dtype = "float32" if str(self.X.dtype).endswith("float32") else "float64"
+        self.backend = Backend.of(self.X)
+        self.tile_rows = self.tile_rows or rows_per_tile(
+            self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu
+        )
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype and values: of all values up to 64 MB, of blocks spread over them beyond."""
@@ -321,9 +314,15 @@ class ArrayDataset:
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, by `tree_sum`."""
-        if self.backend != NUMPY:  # NumPy has no card to run out of memory on
-            return retry_on_oom(self, lambda: tree_sum(map(kernel.bind(self.backend), map(self._tile, self._bounds))))
-        return tree_sum(map_in_order(partial(kernel.bind, NUMPY), self._bounds, self._tile))
+        if self.backend == NUMPY:  # which has no card to run out of memory on
+            bounds = tile_bounds(self.n_samples, self.tile_rows)
+            return tree_sum(map_in_order(partial(kernel.bind, NUMPY), bounds, self._tile))
+
+        def add_up() -> S:
+            tiles = map(self._tile, tile_bounds(self.n_samples, self.tile_rows))
+            return tree_sum(map(kernel.bind(self.backend), tiles))
+
+        return retry_on_oom(self, add_up)
 
     def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
         """Array of shape (n_samples, n_columns) with what the kernel makes of every tile."""
@@ -340,31 +339,21 @@ class ArrayDataset:
             return lambda bounds: write(bounds[0], self._tile(bounds))
 
         def write_all() -> None:
-            in_order = map_in_order(make_worker, self._bounds) if self.backend == NUMPY else None
-            for _ in map(make_worker(), self._bounds) if in_order is None else in_order:
+            bounds = tile_bounds(self.n_samples, self.tile_rows)
+            for _ in map_in_order(make_worker, bounds) if self.backend == NUMPY else map(make_worker(), bounds):
                 pass
 
         retry_on_oom(self, write_all)
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""
-        return to_numpy(self.part(index, "float64"))
-
-    def part(self, index: NDArray[np.int64], dtype: str) -> Array:
-        """Some samples, by sorted index, where they are."""
         xp = self.backend.xp
         rows = xp.take(self.X, xp.asarray(index, device=self.backend.device), axis=0)
-        return xp.astype(rows, getattr(xp, dtype), copy=False)
+        return to_numpy(xp.astype(rows, xp.float64, copy=False))
 
     def locate(self, sample: int) -> str:
         """Block of a sample."""
         return f"block {sample // self.tile_rows + 1} of {-(-self.n_samples // self.tile_rows)}"
-
-    @property
-    def _bounds(self) -> list[tuple[int, int]]:
-        """First and last-plus-one row of each tile."""
-        n, rows = self.n_samples, self.tile_rows
-        return list(zip(range(0, n, rows), [*range(rows, n, rows), n], strict=True))
 
     def _tile(self, bounds: tuple[int, int]) -> Array:
         xp = self.backend.xp

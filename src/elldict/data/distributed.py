@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -17,18 +16,15 @@ import dask
 import dask.utils
 from distributed import CancelledError, Future, KilledWorker
 
-from elldict.data.dask_tasks import Plan, name_root
+from elldict.data.dask_tasks import Engine, Plan, name_root
 from elldict.exceptions import ClusterError
-
-HEALTH_CHECK_SECONDS = 2.0
-"""Between two looks at the workers of a cluster that is at work."""
 
 MOST_ATTEMPTS = 3
 """Times that a pass is begun if its tasks are cancelled from outside, as by a restart of the cluster."""
 
 
 @dataclass(frozen=True)
-class DistributedEngine:
+class DistributedEngine(Engine):
     """The workers that a client speaks to."""
 
     client: Any
@@ -57,7 +53,10 @@ class DistributedEngine:
     def _attempt(self, plan: Plan) -> Any:
         """The result; raises CancelledError if tasks were cancelled."""
         try:
-            with _allow_large_graph(plan):
+            # dask may warn of data in a graph, but not of A, which is meant to be there
+            key = "distributed.admin.large-graph-warning-threshold"
+            allowed = dask.utils.parse_bytes(dask.config.get(key, "10MB")) + plan.n_bytes
+            with dask.config.set({key: f"{allowed}B"}):
                 future = self.client.compute(plan.delayed)
             try:
                 return self._fetch(future)
@@ -91,7 +90,7 @@ class DistributedEngine:
         idle_since = None
         while True:
             with contextlib.suppress(TimeoutError):
-                future.exception(timeout=HEALTH_CHECK_SECONDS)  # which waits, and does not fetch the result
+                future.exception(timeout=2.0)  # seconds; it waits, and does not fetch the result
                 return
             self._check_connection()
             states = [str(worker["status"]) for worker in self._workers().values()]
@@ -100,7 +99,16 @@ class DistributedEngine:
                 continue
             idle_since = idle_since or time.monotonic()
             if time.monotonic() - idle_since > self.patience:
-                raise ClusterError(_describe_idle(states, self.patience))
+                if not states:
+                    raise ClusterError(
+                        f"The cluster has had no workers for {self.patience:g} s. Start some, for instance with "
+                        "cluster.scale(4); if there were any, their logs tell why they left."
+                    )
+                raise ClusterError(
+                    f"None of the {len(states)} workers has taken tasks for {self.patience:g} s (they are "
+                    f"{', '.join(sorted(set(states)))}). Paused workers are short of memory: give them more, or use "
+                    "smaller chunks."
+                )
 
     def _check_connection(self) -> None:
         if self.client.status != "running":
@@ -119,27 +127,6 @@ class DistributedEngine:
             ) from error
         workers: Mapping[str, Any] = known["workers"]
         return workers
-
-
-def _allow_large_graph(plan: Plan) -> AbstractContextManager[Any]:
-    """Let dask warn of data in a graph, but not of A, which is meant to be there."""
-    key = "distributed.admin.large-graph-warning-threshold"
-    allowed = dask.utils.parse_bytes(dask.config.get(key, "10MB"))
-    return dask.config.set({key: f"{allowed + plan.n_bytes}B"})  # type: ignore[no-any-return]
-
-
-def _describe_idle(states: list[str], patience: float) -> str:
-    """Why nothing goes on."""
-    if not states:
-        return (
-            f"The cluster has had no workers for {patience:g} s. Start some, for instance with cluster.scale(4); if "
-            "there were any, their logs tell why they left."
-        )
-    found = ", ".join(sorted(set(states)))
-    return (
-        f"None of the {len(states)} workers has taken tasks for {patience:g} s (they are {found}). Paused workers are "
-        "short of memory: give them more, or use smaller chunks."
-    )
 
 
 def _explain(error: BaseException) -> NoReturn:

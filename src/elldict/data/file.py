@@ -148,13 +148,6 @@ def check_stamp(path: str, opened: Stamp, status: os.stat_result | None = None) 
     )
 
 
-MOST_CURSORS = 8
-"""Passes over one file that may go on at a time without decoding anything twice."""
-
-MOST_CURSOR_BYTES = 2**29
-"""Of decoded rows that are kept for reads that go on: as much as the largest band of zarr chunks."""
-
-
 @dataclass
 class Cursor:
     """Where a read ended: rows that are decoded and not yet asked for, and those after them."""
@@ -183,10 +176,13 @@ class Cursors:
         return best
 
     def leave(self, cursor: Cursor) -> None:
-        """Leave a cursor for whoever goes on there."""
+        """Leave a cursor for whoever goes on there.
+
+        Eight passes over a file may go on at a time, with 512 MB of decoded rows: the largest band of zarr chunks.
+        """
         with self.lock:
             self.ended.append(cursor)
-            while len(self.ended) > MOST_CURSORS or sum(c.rows.nbytes for c in self.ended) > MOST_CURSOR_BYTES:
+            while len(self.ended) > 8 or sum(left.rows.nbytes for left in self.ended) > 2**29:
                 self.ended.pop(0)
 
 
@@ -207,7 +203,7 @@ class Prefetcher:
     def __init__(self, reader: Reader, block_rows: int) -> None:
         self._reader = reader
         self._block_rows = block_rows
-        self._bounds = list(tile_bounds(reader.n_samples, block_rows))
+        self._bounds = tile_bounds(reader.n_samples, block_rows)
         self._blocks: list[Future[NDArray[Any]]] = [Future() for _ in self._bounds]
         self._rows_left = [stop - start for start, stop in self._bounds]
         self._free: SimpleQueue[NDArray[Any] | None] = SimpleQueue()
@@ -322,5 +318,5 @@ class FileDataset(DescribedBySource):
 
                 return work
 
-            yield from map_in_order(make_worker, list(tile_bounds(self.n_samples, self.tile_rows)))
+            yield from map_in_order(make_worker, tile_bounds(self.n_samples, self.tile_rows))
         self.reader.check_unchanged()  # before anybody gets the sum: it may hold rows of two files

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import array_api_compat
@@ -34,18 +35,6 @@ from elldict.data.dataset import (
     tree_sum,
 )
 
-Read = Callable[[int, int, NDArray[Any]], Any]
-"""Put the rows from start to stop into an array."""
-
-HOST_BLOCKS = 3
-"""Blocks in memory of the host: one being copied, one that is full, one being filled."""
-
-MOST_COPY_THREADS = 8
-"""More do not fill memory faster: its bandwidth is the limit."""
-
-FIT_BYTES = 12 * GPU_TILE_BYTES
-"""Bytes that a fit needs on a card beside the samples: subsamples, and a tile with its codes and their powers."""
-
 
 def place_on_device(samples: Dataset, device: str | None) -> Dataset:
     """Samples where a fit works on them: on `device`, or where they are if it is None."""
@@ -64,7 +53,8 @@ def place_on_device(samples: Dataset, device: str | None) -> Dataset:
             f"device={device!r} is for arrays and files; X is a {type(samples).__name__}, which has its own workers. "
             "Leave device=None."
         )
-    if samples.n_samples * count_row_bytes(samples) + FIT_BYTES <= _count_free_bytes(backend):
+    # a fit needs memory beside the samples: for subsamples, and for a tile with its codes and their powers
+    if samples.n_samples * count_row_bytes(samples) + 12 * GPU_TILE_BYTES <= _count_free_bytes(backend):
         return ArrayDataset(_move(samples, backend))
     return GpuStreamDataset(samples, backend)
 
@@ -91,7 +81,7 @@ def find_device(device: str) -> Backend:
     return Backend.of(torch.empty(0, device=wanted))
 
 
-@dataclass(frozen=True)
+@dataclass
 class GpuStreamDataset(DescribedBySource):
     """Samples of the host, streamed through a card in every pass."""
 
@@ -100,9 +90,9 @@ class GpuStreamDataset(DescribedBySource):
     tile_rows: int = 0  # 0 for those of `rows_per_tile`
 
     def __post_init__(self) -> None:
-        if not self.tile_rows:
-            rows = rows_per_tile(self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu)
-            object.__setattr__(self, "tile_rows", rows)
+        self.tile_rows = self.tile_rows or rows_per_tile(
+            self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu
+        )
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile, by `tree_sum`."""
@@ -126,20 +116,23 @@ class GpuStreamDataset(DescribedBySource):
         return self.source.take(index)
 
 
-def stream_blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
+def stream_blocks(source: Any, backend: Backend, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
     """Bounds and rows of every block on a card, in order. The memory of a block is used again for the next but one."""
     import torch  # noqa: PLC0415
 
-    _check_unchanged(source)
-    bounds = list(tile_bounds(source.n_samples, block_rows))
+    reader = getattr(source, "reader", None)  # of samples in files
+    if reader is not None:
+        reader.check_unchanged()
+    bounds = tile_bounds(source.n_samples, block_rows)
     shape, dtype = (bounds[0][1], source.n_features), getattr(torch, source.dtype)
     pinned = backend.device.type == "cuda"
-    slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(HOST_BLOCKS, len(bounds)))]
+    # blocks on the host: one being copied, one that is full, one being filled
+    slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(3, len(bounds)))]
     tiles = [torch.empty(shape, dtype=dtype, device=backend.device) for _ in range(min(2, len(bounds)))]
     order = _CopyOrder(backend, len(tiles))
     # one thread fills slots in turn, with the help of others: in one pool they would wait for each other
     with ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(_count_threads()) as pool:
-        read = _choose_read(source, pool)
+        read = partial(_copy_rows, source.X, pool) if reader is None else reader.read
 
         def fill(k: int) -> Any:
             order.wait_for_copy(k - len(slots))
@@ -157,7 +150,8 @@ def stream_blocks(source: Dataset, backend: Backend, block_rows: int) -> Iterato
                 filled[k + len(slots)] = reading.submit(fill, k + len(slots))
             yield limits, tile
             order.record_use(k)
-    _check_unchanged(source)  # before anybody gets the sum: it may hold rows of two files
+    if reader is not None:
+        reader.check_unchanged()  # before anybody gets the sum: it may hold rows of two files
 
 
 class _CopyOrder:
@@ -198,33 +192,16 @@ class _CopyOrder:
             self._copied.pop(k).synchronize()
 
 
-def _choose_read(source: Dataset, pool: ThreadPoolExecutor) -> Read:
-    """How rows of a source are read into an array; a source of files has a reader that knows."""
-    reader = getattr(source, "reader", None)
-    if reader is not None:
-        read: Read = reader.read
-        return read
-    if isinstance(source, ArrayDataset):
-        X = source.X
-
-        def copy(start: int, stop: int, out: NDArray[Any]) -> None:
-            cuts = np.linspace(0, stop - start, _count_threads() + 1).astype(int)
-            parts = [(out[a:b], X[start + a : start + b]) for a, b in itertools.pairwise(cuts)]
-            list(pool.map(lambda part: np.copyto(part[0], part[1], casting="same_kind"), parts))
-
-        return copy
-    return lambda start, stop, out: np.copyto(out, source.take(np.arange(start, stop)), casting="same_kind")
-
-
-def _check_unchanged(source: Dataset) -> None:
-    """Raise if a file is not the one that was opened."""
-    reader = getattr(source, "reader", None)
-    if reader is not None:
-        reader.check_unchanged()
+def _copy_rows(X: NDArray[Any], pool: ThreadPoolExecutor, start: int, stop: int, out: NDArray[Any]) -> None:
+    """Put the rows from start to stop into an array, by several threads."""
+    cuts = np.linspace(0, stop - start, _count_threads() + 1).astype(int)
+    parts = [(out[a:b], X[start + a : start + b]) for a, b in itertools.pairwise(cuts)]
+    list(pool.map(lambda part: np.copyto(part[0], part[1], casting="same_kind"), parts))
 
 
 def _count_threads() -> int:
-    return max(1, min(MOST_COPY_THREADS, (os.cpu_count() or 2) // 2))
+    """Threads that fill memory of the host; more than eight are not faster, because its bandwidth is the limit."""
+    return max(1, min(8, (os.cpu_count() or 2) // 2))
 
 
 def _move(samples: Dataset, backend: Backend) -> Array:

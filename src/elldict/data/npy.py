@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,12 +23,6 @@ from elldict.data.file import Stamp, check_shape, check_stamp, find_dtype, prepa
 from elldict.exceptions import SamplesFileError
 
 MAGIC = npy.MAGIC_PREFIX
-
-GAP_BYTES = 2**14
-"""Most bytes between two rows that are read in one piece: a second read costs more than so many bytes too many."""
-
-RUN_BYTES = 2**20
-"""Most bytes read in one piece for the sake of a few rows: they are all in memory."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,8 @@ class RawReader:
         out = np.empty((len(index), self.n_features), self.dtype)
         done = 0
         with self._open() as stream:
-            for run in split_runs(index, GAP_BYTES // self._row_bytes, RUN_BYTES // self._row_bytes):
+            # a second read costs more than 16 kB between two rows; what is read in one piece is all in memory
+            for run in split_runs(index, 2**14 // self._row_bytes, 2**20 // self._row_bytes):
                 rows = np.empty((int(run[-1] - run[0]) + 1, self.n_features), self.dtype)
                 self._fill(stream, int(run[0]), rows)
                 out[done : done + len(run)] = rows[run - run[0]]
@@ -92,14 +89,11 @@ class RawReader:
     def _row_bytes(self) -> int:
         return self.n_features * self._item_bytes
 
-    def _open(self) -> IO[bytes]:
-        stream = Path(self.path).open("rb", buffering=0)  # noqa: SIM115  # closed by whoever asked
-        try:
+    @contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        with Path(self.path).open("rb", buffering=0) as stream:
             check_stamp(self.path, self.stamp, os.fstat(stream.fileno()))
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+            yield stream
 
     def _fill(self, stream: IO[bytes], start: int, out: NDArray[Any]) -> None:
         """Fill `out` with rows, in the byte order and precision of `out`."""
@@ -162,29 +156,18 @@ def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
     except OSError:  # the map outlives its name
         return None
     n_samples, n_features = array.shape
-    offset, fortran = _find_offset(array), not array.flags.c_contiguous
+    # a view keeps the attributes of the map that it was cut from: its place follows from its address alone
+    mapped: Any = array._mmap  # type: ignore[attr-defined]
+    begin, here = (view.__array_interface__["data"][0] for view in (np.frombuffer(mapped, np.uint8), array))
+    offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + here - begin
+    fortran = not array.flags.c_contiguous
     reader = RawReader(str(path), offset, n_samples, n_features, array.dtype.str, fortran, stamp)
-    return reader if _is_same(reader, array) else None
-
-
-def _find_offset(array: np.memmap[Any, Any]) -> int:
-    """Byte of the file at which a map, or a view of one, begins.
-
-    A view keeps the attributes of the map that it was cut from, so that its place follows from its address alone.
-    """
-    mapped = array._mmap  # type: ignore[attr-defined]
-    address = np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
-    began = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    return int(began + array.__array_interface__["data"][0] - address)
-
-
-def _is_same(reader: RawReader, array: np.memmap[Any, Any]) -> bool:
-    """Whether file and map begin and end alike: a file may have been replaced under the name of the one mapped."""
-    ends = np.unique([0, len(array) - 1])
+    ends = np.unique([0, n_samples - 1])  # a file may have been replaced under the name of the one mapped
     try:
-        return bool(np.array_equal(reader.take(ends), array[ends].astype(reader.dtype), equal_nan=True))
+        same = np.array_equal(reader.take(ends), array[ends].astype(reader.dtype), equal_nan=True)
     except SamplesFileError:
-        return False
+        return None
+    return reader if same else None
 
 
 def _read_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -17,8 +17,6 @@ from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.file import FileDataset, Reader, import_optional
 from elldict.exceptions import SamplesFileError
 
-ARCHIVE_MAGIC = b"PK"
-
 
 def open_samples(
     source: Any,
@@ -66,10 +64,14 @@ def open_samples(
     >>> bool((model.components_ == elldict.LpDictionaryLearning(random_state=0).fit(X).components_).all())
     True
     """
-    check_block_size(block_size)
+    if block_size is not None and (not isinstance(block_size, Integral) or block_size < 1):
+        raise ValueError(f"block_size={block_size!r}, expected a number of samples, at least 1.")
     reader = find_reader(source, column)
     if client is not None or is_dask(source):
-        return _open_dask(source if reader is None else reader, client, block_size)
+        import_optional("dask", "dask")
+        cluster = importlib.import_module("elldict.data.dask")
+        samples: Dataset = cluster.make_dask_dataset(source if reader is None else reader, client, block_size)
+        return samples
     if reader is not None:
         return FileDataset(reader, block_size)
     if is_dataset(source):
@@ -112,12 +114,6 @@ def find_reader(source: Any, column: str | Sequence[str] | None) -> Reader | Non
     return None
 
 
-def check_block_size(block_size: Any) -> None:
-    """Raise if a number of samples is none."""
-    if block_size is not None and (not isinstance(block_size, Integral) or block_size < 1):
-        raise ValueError(f"block_size={block_size!r}, expected a number of samples, at least 1.")
-
-
 def _open_file(path: Path, column: str | Sequence[str] | None) -> Reader:
     """Reader by what the file is, not by what it is called."""
     if path.is_dir():
@@ -129,25 +125,15 @@ def _open_file(path: Path, column: str | Sequence[str] | None) -> Reader:
     if magic.startswith(parquet.MAGIC):
         return parquet.open_parquet(path, column)
     if magic != npy.MAGIC:
-        raise SamplesFileError(f"{path} {_describe_file(magic)}")
+        found = "is not a .npy file, a zarr array or a parquet file. Write one, for example with numpy.save."
+        if not magic:
+            found = "is empty: it is not a .npy file, a zarr array or a parquet file."
+        elif magic.startswith(b"PK"):
+            found = "is an archive (.npz?), expected one array. Write it with numpy.save."
+        raise SamplesFileError(f"{path} {found}")
     if column is not None:
         raise ValueError(f"column={column!r} was given, and {path} is a .npy file, which has no columns.")
     return npy.open_npy(path)
-
-
-def _describe_file(magic: bytes) -> str:
-    if not magic:
-        return "is empty: it is not a .npy file, a zarr array or a parquet file."
-    if magic.startswith(ARCHIVE_MAGIC):
-        return "is an archive (.npz?), expected one array. Write it with numpy.save."
-    return "is not a .npy file, a zarr array or a parquet file. Write one, for example with numpy.save."
-
-
-def _open_dask(source: Any, client: Any, block_size: int | None) -> Dataset:
-    import_optional("dask", "dask")
-    cluster = importlib.import_module("elldict.data.dask")
-    samples: Dataset = cluster.make_dask_dataset(source, client, block_size)
-    return samples
 
 
 def _check_one_name(column: str | Sequence[str] | None) -> str | None:

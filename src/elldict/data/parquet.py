@@ -36,9 +36,6 @@ MAGIC = b"PAR1"
 BATCH_BYTES = 2**22
 """Of rows that are decoded at a time: a tile at most."""
 
-BUFFER_BYTES = 2**18
-"""Of a column, read in one piece."""
-
 
 @dataclass(frozen=True)
 class Kind:
@@ -311,7 +308,8 @@ def _list_files(path: str) -> list[str]:
 def _open_file(path: str) -> Any:
     parquet = import_optional("pyarrow.parquet", "files")
     try:
-        return parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, page_checksum_verification=True)
+        # 256 kB of a column are read in one piece
+        return parquet.ParquetFile(path, buffer_size=2**18, page_checksum_verification=True)
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged footer

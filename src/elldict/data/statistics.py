@@ -192,14 +192,8 @@ class SampleStatistics:
 def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> SampleStatistics:
     """Compute mean and covariance in one pass; raise if one holds NaN or infinity, or if all are zero.
 
-    Parameters
-    ----------
-    samples : Dataset
-        Samples.
-    center : bool
-        Measure the scatter about the mean, rather than about zero.
-    precise : bool
-        Multiply in float64 whatever the samples are: whitening divides by the smallest variances.
+    The scatter is about the mean if `center`, else about zero; `precise` multiplies in float64 whatever the samples
+    are: whitening divides by the smallest variances.
     """
     precision = "float64" if precise else samples.dtype
     found = samples.sum(StatisticsKernel(precision))

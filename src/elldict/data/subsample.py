@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend
-from elldict.data.dataset import ArrayDataset, Dataset, Kernel, RowWriter, S
+from elldict.backend.base import Array
+from elldict.data.dataset import ArrayDataset, Dataset, Kernel, S, count_row_bytes
 
 SUBSAMPLE_ROWS_PER_FEATURE, MIN_SUBSAMPLE_ROWS = 40, 1000
 """Samples of the first subsample."""
@@ -21,74 +19,31 @@ GROWTH = 3
 BATCH_ROWS_PER_FEATURE, MIN_BATCH_ROWS = 20, 1000
 """Samples of the first minibatches. Fewer would need more steps, which cost more than samples in small problems."""
 
-MIN_BATCHES = 2
-"""Minibatches into which samples are divided, at least."""
-
-SMALL_VALUES = 2**17
-"""Values that are evaluated in less than a millisecond, so that fewer samples would save nothing."""
-
 MAX_BYTES, MAX_GPU_BYTES = 2**25, 2**30
 """Size of the largest subsample short of all samples: subsamples are copies."""
 
 
-@dataclass
-class Minibatches:
+class Minibatches(ArrayDataset):
     """Some of the samples, others in every pass.
 
     What a few samples show by chance misleads a fit that evaluates them again and again. From batch to batch it
     averages out, so that batches of a third of the size lead as far.
     """
 
-    source: ArrayDataset
-    order: NDArray[np.int64]  # rows, in the order in which batches take them
-    n_samples: int  # of a batch
-    number: int = 0  # of passes so far
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self.source.n_features
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the tiles."""
-        return self.source.dtype
-
-    @property
-    def backend(self) -> Backend:
-        """Library and device."""
-        return self.source.backend
+    def __init__(self, source: ArrayDataset, order: NDArray[np.int64], size: int) -> None:
+        self.source, self.order, self.n_passes = source, order, 0  # rows are taken in this order
+        super().__init__(self._batch(0, size))
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of the next batch."""
-        batch = self._batch(self.number)
-        self.number += 1
-        return batch.sum(kernel)
+        if self.n_passes:
+            self.X = self._batch(self.n_passes, self.n_samples)
+        self.n_passes += 1
+        return super().sum(kernel)
 
-    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
-        """What the kernel makes of the batch to come, a row a sample."""
-        return self._batch(self.number).map_rows(kernel, n_columns)
-
-    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the writer what the kernel makes of the batch to come."""
-        self._batch(self.number).write_rows(kernel, writer)
-
-    def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Some samples of the batch to come, by sorted index, on the host."""
-        return self._batch(self.number).take(index)
-
-    def fingerprint(self) -> str:
-        """That of the samples that batches are drawn from."""
-        return self.source.fingerprint()
-
-    def locate(self, sample: int) -> str:
-        """Where a sample of the batch to come is found."""
-        return self._batch(self.number).locate(sample)
-
-    def _batch(self, number: int) -> ArrayDataset:
-        first = number % (len(self.order) // self.n_samples) * self.n_samples
-        index = np.sort(self.order[first : first + self.n_samples])
-        return ArrayDataset(self.source.part(index, self.dtype))
+    def _batch(self, number: int, size: int) -> Array:
+        first = number % (len(self.order) // size) * size
+        return take_as(self.source, np.sort(self.order[first : first + size]), self.source.dtype)
 
 
 class Subsampler:
@@ -104,11 +59,15 @@ class Subsampler:
         self.first = max(MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE * n)
         self.n_held_out = self.first if several else 0
         most_bytes = MAX_GPU_BYTES if samples.backend.on_gpu else MAX_BYTES
-        most = min(r, most_bytes // (n * (4 if samples.dtype == "float32" else 8)))
-        if 3 * self.first > r or r * n <= SMALL_VALUES:
+        most = min(r, most_bytes // count_row_bytes(samples))
+        if 3 * self.first > r or r * n <= 2**17:  # evaluated in less than a millisecond: fewer would save nothing
             most = 0
         self.most = min(2 * r // 3, most)
-        self.order = self._draw(most, rng)
+        if samples.backend.on_gpu:
+            most = self.sizes[-1] if self.sizes else 0
+        # rows in the order in which batches and levels take them; a copy, so that all the others are forgotten
+        few = r < 2**24 and not samples.backend.on_gpu
+        self.order = rng.permutation(r)[:most].copy() if few else rng.choice(r, most, replace=False).astype(np.int64)
 
     @property
     def sizes(self) -> list[int]:
@@ -126,9 +85,9 @@ class Subsampler:
         return self.minibatches(max(MIN_BATCH_ROWS, BATCH_ROWS_PER_FEATURE * n)) or self.subsample(self.first)
 
     def minibatches(self, size: int) -> Minibatches | None:
-        """Batches of this size; None if there would be too few of them."""
+        """Batches of this size; None if there would not be two of them."""
         n_rows = len(self.order) - self.n_held_out
-        if MIN_BATCHES * size > n_rows:
+        if 2 * size > n_rows:
             return None
         source, order = self._source
         assert isinstance(source, ArrayDataset)
@@ -154,18 +113,11 @@ class Subsampler:
         index = np.sort(self.order)
         return ArrayDataset(take_as(self.samples, index, self.samples.dtype)), np.searchsorted(index, self.order)
 
-    def _draw(self, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """At most so many rows, in the order in which batches and levels take them."""
-        r = self.samples.n_samples
-        if not self.samples.backend.on_gpu:
-            if r < 2**24:
-                return rng.permutation(r)[:most].copy()  # so that the numbers of all the others are forgotten
-            return rng.choice(r, most, replace=False, shuffle=True).astype(np.int64)
-        return rng.choice(r, self.sizes[-1] if self.sizes else 0, replace=False, shuffle=True).astype(np.int64)
-
 
 def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
     """Some of the samples, by sorted index, on their backend."""
-    if isinstance(samples, ArrayDataset):
-        return samples.part(index, dtype)
-    return samples.backend.asarray(samples.take(index), dtype)
+    backend = samples.backend
+    if not isinstance(samples, ArrayDataset):
+        return backend.asarray(samples.take(index), dtype)
+    rows = backend.xp.take(samples.X, backend.xp.asarray(index, device=backend.device), axis=0)
+    return backend.xp.astype(rows, getattr(backend.xp, dtype), copy=False)

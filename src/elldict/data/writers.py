@@ -20,6 +20,7 @@ from numpy.lib import format as npy
 
 from elldict.atomic import atomic_file, atomic_folder
 from elldict.backend.base import Array, Backend, is_foreign, to_numpy
+from elldict.data.dataset import ArrayWriter
 from elldict.data.file import import_optional
 from elldict.data.zarr import is_zarr
 
@@ -44,15 +45,12 @@ class NpyWriter:
             self.stream.write(values.data)
 
 
-@dataclass(frozen=True)
-class ZarrWriter:
+class ZarrWriter(ArrayWriter):
     """A zarr array whose chunks are tiles: two threads never write to the same one."""
-
-    array: Any
 
     def write(self, start: int, rows: Array) -> None:
         """Write rows, as a chunk of their own."""
-        self.array[start : start + int(rows.shape[0]), :] = to_numpy(rows)
+        super().write(start, to_numpy(rows))
 
 
 @contextmanager

@@ -63,14 +63,16 @@ class ZarrReader:
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows from start to stop; what is left of the last band is kept for the next rows."""
         out = prepare_out(self, start, stop, out)
-        cursor = self.cursors.find(start - start % self._band_rows, start)
+        band_rows = int(self.array.chunks[0])
+        cursor = self.cursors.find(start - start % band_rows, start)
         known = out[:0] if cursor is None else cursor.rows[start - cursor.position :]
         n_known = min(len(known), len(out))
         out[:n_known] = known[:n_known]
         rest = known[n_known:]
         if n_known < len(out):
-            end = min(self.n_samples, self._band_rows * -(-stop // self._band_rows))
-            rows = self._decode(start + n_known, end)
+            begin, end = start + n_known, min(self.n_samples, band_rows * -(-stop // band_rows))
+            stored = np.arange(begin // self._stored_shape[0], -(-end // self._stored_shape[0]))
+            rows = np.asarray(self._read_carefully(lambda: self.array[begin:end, :], stored))
             out[n_known:] = rows[: len(out) - n_known]
             rest = rows[len(out) - n_known :].copy()  # so that the rows before can be forgotten
         if len(rest):
@@ -109,18 +111,10 @@ class ZarrReader:
         return self.path or str(self.array.store_path)
 
     @cached_property
-    def _band_rows(self) -> int:
-        return int(self.array.chunks[0])
-
-    @cached_property
     def _stored_shape(self) -> tuple[int, int]:
         """Shape of what is stored under one name: a shard, or a chunk."""
         rows, columns = self.array.shards or self.array.chunks
         return int(rows), int(columns)
-
-    def _decode(self, start: int, stop: int) -> NDArray[Any]:
-        stored = np.arange(start // self._stored_shape[0], -(-stop // self._stored_shape[0]))
-        return np.asarray(self._read_carefully(lambda: self.array[start:stop, :], stored))
 
     def _read_carefully(self, read: Callable[[], Any], stored: NDArray[np.int64]) -> Any:
         """What `read` gives; if it fails, an error that says which chunk in these rows of chunks is damaged."""
@@ -132,17 +126,14 @@ class ZarrReader:
         except MemoryError:
             raise
         except Exception as error:  # codecs raise what they like on damaged chunks
-            for place in coordinates:
-                self._read_chunk(place)
+            rows, columns = self._stored_shape
+            for row, column in coordinates:
+                try:
+                    self.array[row * rows : (row + 1) * rows, column * columns : (column + 1) * columns]
+                except Exception as fault:
+                    where = f"{self._name}, chunk {self._name_chunk((row, column))}"
+                    raise SamplesFileError(f"{where} is damaged: {describe_error(fault)}") from fault
             raise SamplesFileError(f"{self._name} cannot be read: {describe_error(error)}") from error
-
-    def _read_chunk(self, coordinates: tuple[int, int]) -> None:
-        shape = self._stored_shape
-        try:
-            self.array[tuple(slice(k * size, (k + 1) * size) for k, size in zip(coordinates, shape, strict=True))]
-        except Exception as error:
-            key = self._name_chunk(coordinates)
-            raise SamplesFileError(f"{self._name}, chunk {key} is damaged: {describe_error(error)}") from error
 
     def find_missing(self, coordinates: Iterable[tuple[int, int]]) -> str | None:
         """Name of the first chunk that is not in the folder, if there is a folder."""

@@ -22,6 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from elldict import __version__
+from elldict.datasets import make_bernoulli_gaussian
 from elldict.report.figures import (
     draw_curves,
     draw_noise_trials,
@@ -52,9 +53,6 @@ EXPONENTS = (3.0, 4.0, 5.0)
 
 ShowProgress = Callable[[str, float], None]
 """Called with what is being done, and the share of all that is done."""
-
-
-# --- results ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -98,49 +96,36 @@ class Demo:
     """Everything the page shows."""
 
     size: Size
-    recoveries: tuple[Recovery, ...]  # by l_p alone, one for each exponent
+    recoveries: tuple[Recovery, ...]  # by l_p alone, one for each exponent; the first, p = 3, is the headline
     refined: Recovery  # p = 3, and then maximum likelihood
     trials: tuple[NoiseTrial, ...]  # both estimates, one trial for each level of noise
     digits: Digits
     machine: Machine
     seconds: float
 
-    @property
-    def setting(self) -> RecoverySetting:
-        """What was hidden."""
-        return self.size.recovery
-
-    @property
-    def best(self) -> Recovery:
-        """The fit of the headline: p = 3."""
-        return self.recoveries[0]
-
 
 def compute_demo(size: Size, show: ShowProgress) -> Demo:
     """Run every fit of the demo."""
     began = time.perf_counter()
+
+    def show_part(doing: str, number: int) -> ShowShare:
+        """Show the share of one of six parts as a share of all."""
+        return lambda share: show(doing, (number + share) / 6)
+
     show("drawing samples", 0.0)
-    hidden = (size.recovery, *size.recovery.draw_samples())
+    setting = size.recovery
+    X, dictionary, _ = make_bernoulli_gaussian(
+        setting.n_samples, setting.n_features, density=setting.density, dtype=np.float32, random_state=setting.seed
+    )
+    hidden = (setting, X, dictionary)
     recoveries = []
     for number, p in enumerate(EXPONENTS):
-        recoveries.append(recover(*hidden, p, _show_part(show, f"finding the hidden atoms, p = {p:g}", number)))
-    refined = recover(*hidden, EXPONENTS[0], _show_part(show, "refining, p = 3", 3), refine="auto")
-    trials = study_noise(size.noise, _show_part(show, "finding them under noise", 4))
-    digits = study_digits(size.digits, _show_part(show, "learning from digits", 5))
+        recoveries.append(recover(*hidden, p, show_part(f"finding the hidden atoms, p = {p:g}", number)))
+    refined = recover(*hidden, EXPONENTS[0], show_part("refining, p = 3", 3), refine="auto")
+    trials = study_noise(size.noise, show_part("finding them under noise", 4))
+    digits = study_digits(size.digits, show_part("learning from digits", 5))
     show("drawing", 1.0)
     return Demo(size, tuple(recoveries), refined, trials, digits, Machine(), time.perf_counter() - began)
-
-
-def _show_part(show: ShowProgress, doing: str, number: int) -> ShowShare:
-    """Show the share of one of six parts as a share of all."""
-    return lambda share: show(doing, (number + share) / 6)
-
-
-# --- page -------------------------------------------------------------------------------------------------------------
-
-WIDE_CURVES, NARROW_CURVES = (8.4, 4.0), (4.1, 4.2)
-WIDE_TRIALS, NARROW_TRIALS = (8.4, 3.3), (4.1, 3.6)
-"""Inches, on a desk and on a phone: scaled down, the letters of the wide ones could not be read."""
 
 
 def render_page(demo: Demo) -> str:
@@ -160,51 +145,35 @@ def render_page(demo: Demo) -> str:
         "fixed": lambda number, digits: f"{number:.{digits}f}",
     }
     environment.tests["exact"] = lambda error: error < EXACT
-    return environment.get_template("demo.html.j2").render(_collect(demo))
-
-
-def _collect(demo: Demo) -> dict[str, Any]:
-    """What the template shows, by the names that it uses."""
-    digits = demo.digits
-    return {
-        "demo": demo,
-        "setting": demo.setting,
-        "best": demo.best,
-        "refined": demo.refined,
-        "digits": digits,
-        "machine": demo.machine,
-        "n_kept": N_KEPT,
-        "light": LIGHT.variables,
-        "dark": DARK.variables,
-        **_draw_svgs(demo),
-        "frames": _paint_frames(demo.best),
-        "originals": _embed(paint_digits, digits.originals),
-        "rows": [(row, _embed(paint_digits, row.shown)) for row in digits.reconstructions],
-        "atoms": _embed(paint_atoms, digits.atoms),
-        "white_atoms": _embed(paint_atoms, digits.white_atoms),
-        "largest_error": max(row.error for row in digits.reconstructions),
-        "ours": _find_best(digits, learned=True),
-        "theirs": _find_best(digits, learned=False),
-    }
-
-
-def _draw_svgs(demo: Demo) -> dict[str, str]:
-    """Curves and noise trials, each for a desk and for a phone."""
-
-    def curves(axes: Axes, palette: Palette) -> None:
-        draw_curves(axes, demo.recoveries, demo.refined, palette)
-
-    def trials(axes: Axes, palette: Palette) -> None:
-        draw_noise_trials(axes, demo.trials, palette)
-
+    digits, best = demo.digits, demo.recoveries[0]
     curves_label = "Error against iteration for p = 3, 4 and 5, falling to what theory expects, and on after refinement"
+    curves = (draw_curves, (demo.recoveries, demo.refined), curves_label)
     trials_label = "True errors, what the fits say of them, and the smallest possible, at several levels of noise"
-    return {
-        "wide_curves": make_inline_svg(curves, WIDE_CURVES, curves_label),
-        "narrow_curves": make_inline_svg(curves, NARROW_CURVES, curves_label),
-        "wide_trials": make_inline_svg(trials, WIDE_TRIALS, trials_label),
-        "narrow_trials": make_inline_svg(trials, NARROW_TRIALS, trials_label),
-    }
+    trials = (draw_noise_trials, (demo.trials,), trials_label)
+    return environment.get_template("demo.html.j2").render(
+        demo=demo,
+        setting=demo.size.recovery,
+        best=best,
+        refined=demo.refined,
+        digits=digits,
+        machine=demo.machine,
+        n_kept=N_KEPT,
+        light=LIGHT.variables,
+        dark=DARK.variables,
+        # inches, on a desk and on a phone: scaled down, the letters of the wide ones could not be read
+        wide_curves=make_inline_svg(*curves, (8.4, 4.0)),
+        narrow_curves=make_inline_svg(*curves, (4.1, 4.2)),
+        wide_trials=make_inline_svg(*trials, (8.4, 3.3)),
+        narrow_trials=make_inline_svg(*trials, (4.1, 3.6)),
+        frames=_paint_frames(best),
+        originals=_embed(paint_digits, digits.originals),
+        rows=[(row, _embed(paint_digits, row.shown)) for row in digits.reconstructions],
+        atoms=_embed(paint_atoms, digits.atoms),
+        white_atoms=_embed(paint_atoms, digits.white_atoms),
+        largest_error=max(row.error for row in digits.reconstructions),
+        ours=_find_best(digits, learned=True),
+        theirs=_find_best(digits, learned=False),
+    )
 
 
 def _paint_frames(recovery: Recovery) -> list[dict[str, Any]]:
@@ -242,8 +211,6 @@ def round_up_to_tenth(number: float) -> str:
     return f"{math.ceil(10 * number) / 10:.1f}"
 
 
-# --- picture ----------------------------------------------------------------------------------------------------------
-
 PICTURE_INCHES, PICTURE_DPI = (14.0, 8.7), 100
 MARGIN_INCHES = 0.2
 N_PICTURE_ATOMS = 50
@@ -253,8 +220,8 @@ def draw_picture(demo: Demo) -> bytes:
     """PNG on white: the hidden dictionary in the upper half, the digits in the lower."""
     with mpl.rc_context({"font.size": 12, "text.color": LIGHT.ink}):
         layout = ConstrainedLayoutEngine(w_pad=MARGIN_INCHES, h_pad=MARGIN_INCHES / 2, wspace=0, hspace=0)
-        figure = Figure(figsize=PICTURE_INCHES, layout=layout, facecolor=LIGHT.card)
-        upper, lower = _divide(figure, rows=(1.0, 0.85))
+        figure: Any = Figure(figsize=PICTURE_INCHES, layout=layout, facecolor=LIGHT.card)
+        upper, lower = figure.subfigures(2, 1, height_ratios=(1.0, 0.85))
         _draw_recovery(upper, demo)
         _draw_digits(lower, demo.digits)
         stream = io.BytesIO()
@@ -262,31 +229,23 @@ def draw_picture(demo: Demo) -> bytes:
     return stream.getvalue()
 
 
-def _divide(part: Any, *, rows: tuple[float, ...] = (1.0,), columns: tuple[float, ...] = (1.0,)) -> list[SubFigure]:
-    return list(part.subfigures(len(rows), len(columns), height_ratios=rows, width_ratios=columns))
-
-
-def _draw_recovery(part: SubFigure, demo: Demo) -> None:
-    setting = demo.setting
+def _draw_recovery(part: Any, demo: Demo) -> None:
+    setting = demo.size.recovery
     n_samples = format_thousands(setting.n_samples, space="\u2009")
     _set_headline(part, f"{setting.n_features} hidden atoms, found again in {n_samples} mixtures of them")
-    left, middle, right = _divide(part, columns=(1.7, 0.62, 1.25))
-    draw_curves(left.subplots(), demo.recoveries, demo.refined, LIGHT)
-    _draw_start_and_end(middle, demo.best)
-    trials = right.subplots()
-    draw_noise_trials(trials, demo.trials, LIGHT)
-    key = "dots: true errors; rings: what the fits\nsay of them; grey: out of reach"
-    trials.set_title(key, size=12, color=LIGHT.muted, loc="left")
-
-
-def _draw_start_and_end(part: SubFigure, recovery: Recovery) -> None:
-    """Agreement of learned and true atoms, before and after."""
-    titles = ("random start", f"after {recovery.n_iter} iterations")
-    for axes, number, title in zip(part.subplots(2, 1), (0, -1), titles, strict=True):
-        axes.imshow(recovery.overlaps[number], cmap=LIGHT.strength, vmin=0, vmax=1, interpolation="nearest")
+    left, middle, right = part.subfigures(1, 3, width_ratios=(1.7, 0.62, 1.25))
+    draw_curves(left.subplots(), demo.recoveries, demo.refined)
+    best = demo.recoveries[0]  # agreement of its atoms with the true ones, before and after
+    titles = ("random start", f"after {best.n_iter} iterations")
+    for axes, number, title in zip(middle.subplots(2, 1), (0, -1), titles, strict=True):
+        axes.imshow(paint_matrix(best.overlaps[number], LIGHT), interpolation="nearest")
         axes.set_title(title, size=12, color=LIGHT.muted)
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color(LIGHT.line)
+    trials = right.subplots()
+    draw_noise_trials(trials, demo.trials)
+    key = "dots: true errors; rings: what the fits\nsay of them; grey: out of reach"
+    trials.set_title(key, size=12, color=LIGHT.muted, loc="left")
 
 
 def _draw_digits(part: SubFigure, digits: Digits) -> None:

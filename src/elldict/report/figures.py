@@ -10,65 +10,40 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from numpy.typing import NDArray
 
 from elldict.report.studies import EXACT, ErrorAndBar, NoiseTrial, Recovery
-from elldict.report.style import Palette, set_percent_ticks, style_axes
-
-PLACEHOLDERS = Palette(
-    paper="#000001",
-    card="#000002",
-    tile="#000009",
-    ink="#000003",
-    muted="#000004",
-    line="#000005",
-    curves=("#000011", "#000012", "#000013"),
-    plain="#000006",
-    negative="#000007",
-    positive="#000008",
-)
-"""Colours that are replaced by CSS variables once matplotlib has drawn, so that one SVG suits light and dark."""
-
-BAR_POINTS, DOT_POINTS = 15, 8
-"""Diameters of the ring that is an error bar, and of the dot that is an error inside it."""
-
-ZERO_POSITION = 1.3
-"""Where an error of zero is drawn on a log axis, as a multiple of its left end."""
+from elldict.report.style import LIGHT, Palette, interpolate, style_axes
 
 
-# --- error against iteration ------------------------------------------------------------------------------------------
-
-
-def draw_curves(axes: Axes, recoveries: Sequence[Recovery], refined: Recovery, palette: Palette) -> None:
+def draw_curves(axes: Axes, recoveries: Sequence[Recovery], refined: Recovery) -> None:
     """Error against iteration on a log axis, the error that theory expects as dashed lines, and the refinement."""
     longest = max(row.n_iter for row in (*recoveries, refined))
     smallest = 100 * min(min(row.error, row.expected_error) for row in recoveries)
     lowest = smallest / 12
-    _draw_refinement(axes, recoveries[0], refined, lowest, palette)
-    for row, colour in zip(recoveries, palette.curves, strict=True):
+    _draw_refinement(axes, recoveries[0], refined, lowest)
+    for row, colour in zip(recoveries, LIGHT.curves, strict=True):
         axes.axhline(100 * row.expected_error, color=colour, linewidth=1.2, linestyle=(0, (5, 4)), alpha=0.75)
         axes.plot(100 * row.errors, color=colour, linewidth=2.6, solid_capstyle="round")
         axes.plot(row.n_iter, 100 * row.error, "o", color=colour, markersize=6)
         _label_curve(axes, f"p = {row.p:g}", 100 * row.error, colour, "center")
     axes.set(yscale="log", xlim=(0, longest + 1), ylim=(lowest, 160), xlabel="iteration", ylabel="error")
-    axes.text(0.5, smallest / 1.7, "dashed: what theory expects", color=palette.muted, va="center")
-    set_percent_ticks(axes.yaxis, lowest, 160)
-    style_axes(axes, palette)
+    axes.text(0.5, smallest / 1.7, "dashed: what theory expects", color=LIGHT.muted, va="center")
+    style_axes(axes, "y", lowest, 160)
 
 
-def _draw_refinement(axes: Axes, plain: Recovery, refined: Recovery, lowest: float, palette: Palette) -> None:
+def _draw_refinement(axes: Axes, plain: Recovery, refined: Recovery, lowest: float) -> None:
     """Go on from where p = 3 ended, to the lower edge of the axes or to the end above it."""
     errors = 100 * refined.errors[plain.n_iter :]
     low = errors <= lowest
     n_shown = int(np.argmax(low)) + 1 if low.any() else len(errors)
     shown = np.maximum(errors[:n_shown], lowest)
     iterations = plain.n_iter + np.arange(n_shown)
-    axes.plot(iterations, shown, color=palette.ink, linewidth=2.6, solid_capstyle="round")
-    axes.plot(iterations[-1], shown[-1], "v" if low.any() else "o", color=palette.ink, markersize=8, clip_on=False)
-    _label_curve(axes, _name_refined(refined), shown[-1], palette.ink, "bottom" if low.any() else "center")
+    axes.plot(iterations, shown, color=LIGHT.ink, linewidth=2.6, solid_capstyle="round")
+    axes.plot(iterations[-1], shown[-1], "v" if low.any() else "o", color=LIGHT.ink, markersize=8, clip_on=False)
+    _label_curve(axes, _name_refined(refined), shown[-1], LIGHT.ink, "bottom" if low.any() else "center")
 
 
 def _label_curve(axes: Axes, text: str, y: float, colour: str, align: str) -> None:
@@ -81,91 +56,63 @@ def _name_refined(refined: Recovery | ErrorAndBar) -> str:
     return "refined:\nexact" if refined.error < EXACT else "refined"
 
 
-# --- errors under noise -----------------------------------------------------------------------------------------------
-
-
-def draw_noise_trials(axes: Axes, trials: Sequence[NoiseTrial], palette: Palette) -> None:
+def draw_noise_trials(axes: Axes, trials: Sequence[NoiseTrial]) -> None:
     """A row for each noise: true errors as dots, stated ones as rings around them, what is out of reach as a bar."""
-    lowest, highest = _find_error_limits(trials)
+    errors = [fit.error for trial in trials for fit in (trial.plain, trial.refined) if fit.error >= EXACT]
+    lowest, highest = 100 * min(errors) / 3, 100 * max(errors) * 1.6  # in per cent
+
+    def place(error: float) -> float:
+        """Position on the axis; zero stands beside its left end."""
+        return 1.3 * lowest if error < EXACT else 100 * error
+
     for row, trial in enumerate(trials):
-        axes.barh(row, max(100 * trial.limit - lowest, 0), left=lowest, height=0.6, color=palette.line, zorder=0)
-        ends = [_to_percent(fit.error, lowest) for fit in (trial.refined, trial.plain)]
-        axes.plot(ends, [row, row], color=palette.muted, linewidth=1.2, zorder=1)
-        _draw_error(axes, trial.plain, row, lowest, palette.curves[0])
-        _draw_error(axes, trial.refined, row, lowest, palette.ink)
-    first = trials[0]
-    for fit, name, colour in (
-        (first.plain, "p = 3", palette.curves[0]),
-        (first.refined, _name_refined(first.refined), palette.ink),
-    ):
-        x = _to_percent(fit.error, lowest)
-        axes.text(x, -0.42, name, color=colour, weight="bold", ha="center", va="bottom")
+        axes.barh(row, max(100 * trial.limit - lowest, 0), left=lowest, height=0.6, color=LIGHT.line, zorder=0)
+        ends = [place(fit.error) for fit in (trial.refined, trial.plain)]
+        axes.plot(ends, [row, row], color=LIGHT.muted, linewidth=1.2, zorder=1)
+        refined = (trial.refined, _name_refined(trial.refined), LIGHT.ink)
+        for fit, name, colour in ((trial.plain, "p = 3", LIGHT.curves[0]), refined):
+            axes.plot(place(fit.error), row, "<" if fit.error < EXACT else "o", color=colour, markersize=8, zorder=3)
+            ring: dict[str, Any] = {"markersize": 15, "fillstyle": "none", "markeredgewidth": 1.6}
+            axes.plot(place(fit.error_bar), row, "o", color=colour, zorder=3, **ring)
+            if row == 0:
+                axes.text(place(fit.error), -0.42, name, color=colour, weight="bold", ha="center", va="bottom")
     axes.set(xscale="log", xlim=(lowest, highest), ylim=(len(trials) - 0.5, -1.15), xlabel="error")
     names = [f"noise {trial.noise_std:g}" if trial.noise_std else "no noise" for trial in trials]
     axes.set_yticks(range(len(trials)), names)
-    set_percent_ticks(axes.xaxis, lowest, highest)
-    style_axes(axes, palette, grid="x")
+    style_axes(axes, "x", lowest, highest)
 
 
-def _draw_error(axes: Axes, fit: ErrorAndBar, row: int, lowest: float, colour: str) -> None:
-    marker = "<" if fit.error < EXACT else "o"
-    axes.plot(_to_percent(fit.error, lowest), row, marker, color=colour, markersize=DOT_POINTS, zorder=3)
-    ring = _to_percent(fit.error_bar, lowest)
-    axes.plot(ring, row, "o", color=colour, markersize=BAR_POINTS, fillstyle="none", markeredgewidth=1.6, zorder=3)
-
-
-def _to_percent(error: float, lowest: float) -> float:
-    """Position on the axis; zero stands beside its left end."""
-    return ZERO_POSITION * lowest if error < EXACT else 100 * error
-
-
-def _find_error_limits(trials: Sequence[NoiseTrial]) -> tuple[float, float]:
-    """Ends of the axis, in per cent: room for every error that is not zero, and to the left for those that are."""
-    errors = [fit.error for trial in trials for fit in (trial.plain, trial.refined) if fit.error >= EXACT]
-    return 100 * min(errors) / 3, 100 * max(errors) * 1.6
-
-
-# --- SVG of a page ----------------------------------------------------------------------------------------------------
-
-
-def make_inline_svg(draw: Callable[[Axes, Palette], None], size: tuple[float, float], label: str) -> str:
-    """A drawing as an inline SVG of `size` inches, in the colours and the typeface of the page."""
+def make_inline_svg(draw: Callable[..., None], shown: tuple[Any, ...], label: str, size: tuple[float, float]) -> str:
+    """A drawing of what is shown as an SVG element of a page: `size` is in inches, colours are CSS variables."""
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"elldict {label} {size}", "font.size": 10}):
         figure = Figure(figsize=size, layout="constrained")
-        draw(figure.add_subplot(), PLACEHOLDERS)
+        draw(figure.add_subplot(), *shown)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(stream.getvalue(), label)
-
-
-def _inline(svg: str, label: str) -> str:
-    """An SVG file as an element of a page: no prologue, no metadata, no fixed size, colours as CSS variables."""
+    svg = stream.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (width|height)="[0-9.]+pt"', "", svg, count=2)
     svg = re.sub(r"font: (\S+ )?(\S+)px [^\";]*", r"font: \1\2px inherit; font-family: inherit", svg)
-    for name, colour in PLACEHOLDERS.variables.items():
+    for name, colour in reversed(LIGHT.variables.items()):  # curves first: others may have the same colour
         svg = svg.replace(colour, f"var({name})")
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
 
 
-# --- pixels -----------------------------------------------------------------------------------------------------------
-
-
 def paint_matrix(matrix: NDArray[Any], palette: Palette) -> NDArray[np.uint8]:
     """Entries between 0 and 1 as a square of colour each."""
-    return _apply(palette.strength, matrix)
+    return _paint(matrix, palette.card, palette.curves[0])
 
 
 def paint_atoms(atoms: NDArray[Any], palette: Palette, n_columns: int = 8) -> NDArray[np.uint8]:
     """Atoms as tiles, each scaled to its largest entry: one sign in one colour, the other in another."""
     scaled = atoms / np.max(np.abs(atoms), axis=(1, 2), keepdims=True)
-    return _tile(_apply(palette.sign, (scaled + 1) / 2), n_columns)
+    return _tile(_paint((scaled + 1) / 2, palette.negative, palette.tile, palette.positive), n_columns)
 
 
 def paint_digits(images: NDArray[Any], palette: Palette) -> NDArray[np.uint8]:
     """Images side by side, on the scale of the originals (0 to 16)."""
-    return _tile(_apply(palette.pencil, images / 16), len(images))
+    return _tile(_paint(images / 16, palette.tile, palette.ink), len(images))
 
 
 def encode_png(pixels: NDArray[np.uint8]) -> bytes:
@@ -175,9 +122,9 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
     return stream.getvalue()
 
 
-def _apply(colours: Colormap, values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Values between 0 and 1 as red, green, blue and opacity."""
-    return np.asarray(colours(np.clip(values, 0.0, 1.0), bytes=True))
+def _paint(values: NDArray[Any], *colours: str) -> NDArray[np.uint8]:
+    """Values between 0 and 1 as red, green, blue and opacity of something between these colours."""
+    return np.asarray(interpolate(*colours)(np.clip(values, 0.0, 1.0), bytes=True))
 
 
 def _tile(images: NDArray[np.uint8], n_columns: int, scale: int = 5, gap: int = 6) -> NDArray[np.uint8]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict.backend.base import to_numpy
+from elldict.backend.base import NUMPY, to_numpy
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.estimator import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
@@ -24,6 +24,7 @@ from elldict.metrics import match_atoms, recovery_error
 from elldict.progress import track_share
 from elldict.result import Iteration
 from elldict.theory import cramer_rao_bound, expected_error
+from elldict.transform import keep_largest
 
 ShowShare = Callable[[float], None]
 """Called with the share of a study that is done."""
@@ -47,13 +48,6 @@ class RecoverySetting:
     density: float
     seed: int
     start_seed: int
-
-    def draw_samples(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Samples (r, n) and the atoms (n, n) in them."""
-        X, dictionary, _ = make_bernoulli_gaussian(
-            self.n_samples, self.n_features, density=self.density, dtype=np.float32, random_state=self.seed
-        )
-        return X, dictionary
 
     def paper_error(self, p: float) -> float | None:
         """Error in the paper, where it has this setting."""
@@ -100,6 +94,7 @@ def recover(
     model.fit(samples, callback=keep)
     seconds = time.perf_counter() - began
     error = measure_error(model.components_, dictionary)
+    matched = dictionary[match_atoms(path[-1], dictionary).indices]
     return Recovery(
         p=p,
         refined=model.refined_,
@@ -112,7 +107,7 @@ def recover(
         n_iter=model.n_iter_,
         seconds=seconds,
         errors=np.array([measure_error(A, dictionary) for A in path] + [error]),
-        overlaps=_compute_overlaps(path, dictionary),
+        overlaps=np.stack([np.abs(A @ matched.T) for A in path]).astype(np.float32),
         angles=np.degrees(np.arccos(match_atoms(model.components_, dictionary).cosines)),
     )
 
@@ -120,12 +115,6 @@ def recover(
 def measure_error(components: NDArray[Any], dictionary: NDArray[np.float32]) -> float:
     """The error, not below zero: where atoms are exact, rounding of float32 is all that is left, of either sign."""
     return max(recovery_error(components, dictionary), 0.0)
-
-
-def _compute_overlaps(path: list[NDArray[np.float64]], dictionary: NDArray[np.float32]) -> NDArray[np.float32]:
-    """|A D^T| along the path; the order of the true atoms is that of the end, so that the end is a diagonal."""
-    matched = dictionary[match_atoms(path[-1], dictionary).indices]
-    return np.stack([np.abs(A @ matched.T) for A in path]).astype(np.float32)
 
 
 # --- errors and error bars under noise --------------------------------------------------------------------------------
@@ -143,8 +132,7 @@ class NoiseSetting:
     seed: int
 
 
-@dataclass(frozen=True)
-class ErrorAndBar:
+class ErrorAndBar(NamedTuple):
     """The error of fits, and what they say of it themselves; means over draws."""
 
     error: float
@@ -162,23 +150,17 @@ class NoiseTrial:
 
 
 def study_noise(setting: NoiseSetting, show: ShowShare) -> tuple[NoiseTrial, ...]:
-    """One trial for each level of noise."""
-    trials = []
-    for level in range(len(setting.noise_stds)):
-        show(level / len(setting.noise_stds))
-        trials.append(_try_noise(setting, level))
-    return tuple(trials)
-
-
-def _try_noise(setting: NoiseSetting, level: int) -> NoiseTrial:
-    """Fit samples both ways, and compare with the truth and with the limit."""
-    noise_std = setting.noise_stds[level]
+    """One trial for each level of noise: both estimates, beside the truth and the limit."""
     sizes: Any = {"n_features": setting.n_features, "n_samples": setting.n_samples, "density": setting.density}
-    # the limit holds in the mean, so one draw could lie beyond it; draws differ between levels, so that luck does too
-    first = setting.seed + level * setting.n_draws
-    draws = [_fit_both(sizes, noise_std, seed) for seed in range(first, first + setting.n_draws)]
-    plain, refined = (_average(fits) for fits in zip(*draws, strict=True))
-    return NoiseTrial(noise_std, plain, refined, cramer_rao_bound(**sizes, noise_std=noise_std))
+    trials = []
+    for level, noise_std in enumerate(setting.noise_stds):
+        show(level / len(setting.noise_stds))
+        # the limit holds in the mean, so one draw could lie beyond it; draws differ between levels, so that luck does
+        first = setting.seed + level * setting.n_draws
+        draws = [_fit_both(sizes, noise_std, seed) for seed in range(first, first + setting.n_draws)]
+        plain, refined = (ErrorAndBar(*map(mean, zip(*fits, strict=True))) for fits in zip(*draws, strict=True))
+        trials.append(NoiseTrial(noise_std, plain, refined, cramer_rao_bound(**sizes, noise_std=noise_std)))
+    return tuple(trials)
 
 
 def _fit_both(sizes: Any, noise_std: float, seed: int) -> Iterator[ErrorAndBar]:
@@ -187,10 +169,6 @@ def _fit_both(sizes: Any, noise_std: float, seed: int) -> Iterator[ErrorAndBar]:
     for refine in (None, "auto"):
         model = LpDictionaryLearning(p=3, refine=refine, random_state=seed).fit(X)
         yield ErrorAndBar(measure_error(model.components_, dictionary), model.expected_error_)
-
-
-def _average(fits: Sequence[ErrorAndBar]) -> ErrorAndBar:
-    return ErrorAndBar(mean(fit.error for fit in fits), mean(fit.error_bar for fit in fits))
 
 
 # --- handwritten digits -----------------------------------------------------------------------------------------------
@@ -207,7 +185,7 @@ EXPECTED_WARNINGS = (RankWarning, NotWhiteWarning, NotIdentifiableWarning, Conve
 DIGITS_FITS: dict[str, dict[str, Any]] = {
     "p = 4": {"p": 4, "center": True},
     "p = 3": {"p": 3, "center": True},
-    "p = 3, whitened": {"p": 3, "whiten": True},
+    "whitened": {"p": 3, "whiten": True},
 }
 
 Images = NDArray[np.float64]
@@ -223,15 +201,6 @@ class DigitsSetting:
     max_iter: int
     tol: float
     seed: int
-
-
-@dataclass(frozen=True)
-class CaughtWarning:
-    """A warning, and the fits that gave it."""
-
-    category: str
-    message: str
-    fits: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +224,7 @@ class Digits:
     reconstructions: tuple[Reconstruction, ...]
     atoms: Images  # (64, 8, 8)
     white_atoms: Images  # (k, 8, 8)  learned after whitening, not orthogonal
-    warnings: tuple[CaughtWarning, ...]
+    warnings: Caught
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,48 +258,30 @@ def study_digits(setting: DigitsSetting, show: ShowShare) -> Digits:
     """
     split = split_digits(setting)
     caught: Caught = {}
-    models = []
+    atoms, reconstructions = [], list(_rebuild_by_pca(split))
     for number, (name, options) in enumerate(DIGITS_FITS.items()):
         show(number / len(DIGITS_FITS))
+        model = LpDictionaryLearning(
+            refine=None,  # digits follow no model of codes that the likelihood knows
+            max_iter=setting.max_iter,
+            tol=setting.tol,
+            random_state=setting.seed,
+            transform_algorithm="omp",
+            transform_n_nonzero_coefs=N_KEPT,
+            **options,
+        )
         with catch_expected_warnings(caught, name):
-            models.append(_learn(split.train, setting, options))
-    l4, l3, white = models
-    learned = (
-        _rebuild(split, "elldict, p = 4", l4),
-        _rebuild(split, "elldict, p = 3", l3),
-        _rebuild(split, "elldict, whitened", white),
-    )
-    white_atoms = _to_images(white.components_)
+            model.fit(split.train)
+        atoms.append(_to_images(model.components_))
+        rebuilt = np.asarray(model.inverse_transform(model.transform(split.test)))
+        note = f"best {N_KEPT} of {model.n_components_} atoms"
+        reconstructions.append(split.measure(f"elldict, {name}", note, rebuilt, learned=True))
+    _, orthonormal, white = atoms
     # codes of whitened samples have unit variance, so the length of an atom is its strength
-    strongest_first = np.argsort(-np.linalg.norm(white_atoms, axis=(1, 2)), kind="stable")
-    return Digits(
-        setting=setting,
-        n_test=len(split.test),
-        originals=_to_images(split.test[split.shown]),
-        reconstructions=(*_rebuild_by_pca(split), *learned),
-        atoms=_to_images(l3.components_),
-        white_atoms=white_atoms[strongest_first],
-        warnings=tuple(CaughtWarning(category, message, tuple(fits)) for (category, message), fits in caught.items()),
-    )
-
-
-def _learn(train: NDArray[np.float64], setting: DigitsSetting, options: dict[str, Any]) -> LpDictionaryLearning:
-    model = LpDictionaryLearning(
-        refine=None,  # digits follow no model of codes that the likelihood knows
-        max_iter=setting.max_iter,
-        tol=setting.tol,
-        random_state=setting.seed,
-        transform_algorithm="omp",
-        transform_n_nonzero_coefs=N_KEPT,
-        **options,
-    )
-    model.fit(train)
-    return model
-
-
-def _rebuild(split: Split, name: str, model: LpDictionaryLearning) -> Reconstruction:
-    rebuilt = np.asarray(model.inverse_transform(model.transform(split.test)))
-    return split.measure(name, f"best {N_KEPT} of {model.n_components_} atoms", rebuilt, learned=True)
+    strongest_first = np.argsort(-np.linalg.norm(white, axis=(1, 2)), kind="stable")
+    originals = _to_images(split.test[split.shown])
+    white = white[strongest_first]
+    return Digits(setting, len(split.test), originals, tuple(reconstructions), orthonormal, white, caught)
 
 
 def _rebuild_by_pca(split: Split) -> Iterator[Reconstruction]:
@@ -339,16 +290,8 @@ def _rebuild_by_pca(split: Split) -> Iterator[Reconstruction]:
     codes = pca.transform(split.test)
     first = codes * (np.arange(codes.shape[1]) < N_KEPT)
     yield split.measure(f"PCA, first {N_KEPT}", "the same for every image", pca.inverse_transform(first), learned=False)
-    best = keep_largest(codes, N_KEPT)
+    best = keep_largest(codes, NUMPY.xp, N_KEPT)
     yield split.measure(f"PCA, best {N_KEPT}", "chosen for each image", pca.inverse_transform(best), learned=False)
-
-
-def keep_largest(codes: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Codes with all but the k of largest magnitude in each row set to zero."""
-    kept = np.zeros_like(codes)
-    where = np.argpartition(-np.abs(codes), k - 1, axis=1)[:, :k]
-    np.put_along_axis(kept, where, np.take_along_axis(codes, where, axis=1), axis=1)
-    return kept
 
 
 def _to_images(rows: NDArray[np.float64]) -> Images:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
-
-# --- colours ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -29,30 +25,10 @@ class Palette:
     positive: str
 
     @property
-    def variables(self) -> Mapping[str, str]:
+    def variables(self) -> dict[str, str]:
         """CSS variables."""
-        names = ("paper", "card", "tile", "ink", "muted", "line", "plain", "negative", "positive")
-        named = {f"--{name}": getattr(self, name) for name in names}
+        named = {f"--{role}": colour for role, colour in vars(self).items() if role != "curves"}
         return named | {f"--curve-{number}": colour for number, colour in enumerate(self.curves)}
-
-    @property
-    def strength(self) -> LinearSegmentedColormap:
-        """From nothing to the full colour of the first curve."""
-        return _interpolate(self.card, self.curves[0])
-
-    @property
-    def pencil(self) -> LinearSegmentedColormap:
-        """From blank to ink."""
-        return _interpolate(self.tile, self.ink)
-
-    @property
-    def sign(self) -> LinearSegmentedColormap:
-        """From negative through nothing to positive."""
-        return _interpolate(self.negative, self.tile, self.positive)
-
-
-def _interpolate(*colours: str) -> LinearSegmentedColormap:
-    return LinearSegmentedColormap.from_list("interpolated", colours)
 
 
 LIGHT = Palette(
@@ -81,22 +57,21 @@ DARK = Palette(
 )
 
 
-# --- axes -------------------------------------------------------------------------------------------------------------
+def interpolate(*colours: str) -> LinearSegmentedColormap:
+    """Colours from the first to the last."""
+    return LinearSegmentedColormap.from_list("interpolated", colours)
 
 
-def set_percent_ticks(axis: Axis, lowest: float, highest: float) -> None:
-    """Label the powers of ten between two values, in per cent."""
+def style_axes(axes: Axes, errors: Literal["x", "y"], lowest: float, highest: float) -> None:
+    """Label the powers of ten on the axis of the errors, in per cent, with lines to read them by and no box around."""
     ticks = [tick for tick in (0.01, 0.1, 1, 10, 100) if lowest < tick < highest]
+    axis = axes.xaxis if errors == "x" else axes.yaxis
     axis.set_ticks(ticks, [f"{tick:g} %" for tick in ticks])
     axis.set_ticks([], minor=True)
-
-
-def style_axes(axes: Axes, palette: Palette, grid: Literal["x", "y"] = "y") -> None:
-    """Draw grid lines to read values by, and no box around them."""
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(palette.line)
-    axes.grid(axis=grid, color=palette.line, linewidth=0.8)
+    axes.spines["bottom"].set_color(LIGHT.line)
+    axes.grid(axis=errors, color=LIGHT.line, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=palette.muted)
-    axes.xaxis.label.set_color(palette.muted)
-    axes.yaxis.label.set_color(palette.muted)
+    axes.tick_params(length=0, labelcolor=LIGHT.muted)
+    axes.xaxis.label.set_color(LIGHT.muted)
+    axes.yaxis.label.set_color(LIGHT.muted)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elldict.backend.base import to_numpy
 from elldict.data.dataset import ArrayDataset, non_finite_error
@@ -42,14 +41,8 @@ PARTS_PER_HALF_LIFE, MIN_PART_ROWS = 4, 64
 WHITENING_SHARE, LAW_SHARE = 0.01, 0.1
 """Share of new weight from which the whitening is computed anew, and the law of the codes fitted; each costs time."""
 
-MIN_COUNTED_SHARE = 0.2
-"""Share of all weight from which the histogram is large enough for a law."""
-
 EVALUATED_ROWS = 512
 """Of each part, whose codes are evaluated one by one: for their law, and for what atoms have to do with each other."""
-
-RESTART_DISTANCE = 0.1
-"""Distance from l_p, as an error, at which a likelihood that is not chosen starts again from there."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +101,6 @@ class OnlinePath:
         rest = max(0.0, k - float(np.sum(v))) / (k - m)  # mean square that the atoms leave
         curvature = np.maximum(gz - rest * slope, FAR_CURVATURE * np.abs(gz) + 1e-300)
         return between, (G - C @ self.A) / curvature[:, None]
-
-    @property
-    def longest_lag(self) -> float:
-        """Largest distance at which an atom seems to be followed."""
-        return math.sqrt(float(np.max(np.sum(self.lag**2, axis=1))))
 
 
 @dataclass(frozen=True)
@@ -181,7 +169,7 @@ class OnlineModel:
             histogram=RunningHistogram.empty(m),
             law=law,
             new_to_law=0.0,
-            lp=OnlinePath.begin(A, _scale(_move_to_host(lp_stats), r / lp_stats.weight)),
+            lp=OnlinePath.begin(A, _scale(_change_arrays(lp_stats, to_numpy), r / lp_stats.weight)),
             likelihood=OnlinePath.begin(A, own) if likely else None,
             cross=np.zeros(m),
             decision=Decision(refined, estimate.status),
@@ -297,13 +285,15 @@ class OnlineModel:
     def _take_steps(self, part: ArrayDataset, partial: PartialStatistics) -> OnlineModel:
         """After the steps of a part."""
         precision = choose_precision(self.p, dtype=part.dtype, code_bound=_bound_codes(partial, self.whitening))
-        rows = self.whitening.whiten(part.take(_partial_indices(part.n_samples, EVALUATED_ROWS)))
+        index = np.arange(0, part.n_samples, -(-part.n_samples // EVALUATED_ROWS), dtype=np.int64)
+        rows = self.whitening.whiten(part.take(index))
         histogram = self.histogram.add(rows @ self.chosen.A.T, float(part.n_samples))
         lp, lp_gradients = self._take_step(self.lp, Lp(self.p), part, rows, precision)
         if self.likelihood is None:
             return replace(self, histogram=histogram, lp=lp)
         # atoms that are followed at a distance blur their zeros, and stay in reach while that passes for noise
-        noise = max(self.law.noise, (MIN_NOISE_PER_MOVE * self.likelihood.longest_lag) ** 2)
+        largest_lag = math.sqrt(float(np.max(np.sum(self.likelihood.lag**2, axis=1))))
+        noise = max(self.law.noise, (MIN_NOISE_PER_MOVE * largest_lag) ** 2)
         objective = SpikeSlabLikelihood(replace(self.law, noise=noise))
         likelihood, gradients = self._take_step(self.likelihood, objective, part, rows, precision)
         cross = self.cross + np.mean(gradients * lp_gradients, axis=0) * part.n_samples
@@ -314,26 +304,26 @@ class OnlineModel:
     ) -> tuple[OnlinePath, Matrix]:
         """A path after the step of a part, and the derivatives of its objective at the codes of some rows."""
         quantities, A = Quantities.GRADIENT | Quantities.MOMENTS, part.backend.asarray(path.A, "float64")
-        stats = _move_to_host(evaluate(part, self.whitening.move_to(part.backend), objective, A, quantities, precision))
+        stats = evaluate(part, self.whitening.move_to(part.backend), objective, A, quantities, precision)
+        stats = _change_arrays(stats, to_numpy)
         codes = rows @ path.A.T
         g, slopes = compute_derivatives(objective, codes)
         return path.step(stats, codes, slopes, self.weight), np.asarray(g)
 
     def _update_law(self, dtype: str) -> OnlineModel:
         """With the law of the codes fitted anew if a share of them is new, and a decision on it."""
-        if self.new_to_law < LAW_SHARE * self.weight or self.histogram.weight < MIN_COUNTED_SHARE * self.weight:
-            return self
+        if self.new_to_law < LAW_SHARE * self.weight or self.histogram.weight < 0.2 * self.weight:
+            return self  # a smaller histogram is not enough for a law
         law = fit_spike_slab(self.histogram.to_histogram(), least_noise=LEAST_NOISE[dtype])
         there = replace(self, law=law, new_to_law=0.0)
         if self.likelihood is None:
             return there
         distance = distance_between(self.lp.A, self.likelihood.A)
         decision = self._weigh_evidence(law, self.likelihood, distance)
-        if not decision.accepted and distance > RESTART_DISTANCE:
-            return replace(
-                there, decision=decision, likelihood=OnlinePath.begin(self.lp.A, _make_empty(len(self.lp.A)))
-            )
-        return replace(there, decision=decision)
+        likelihood = self.likelihood
+        if not decision.accepted and distance > 0.1:  # as an error: too far from l_p, where it starts again
+            likelihood = OnlinePath.begin(self.lp.A, _make_empty(len(self.lp.A)))
+        return replace(there, decision=decision, likelihood=likelihood)
 
     def _weigh_evidence(self, law: SpikeSlab, likelihood: OnlinePath, distance: float) -> Decision:
         """Whether codes are as the law says: Hausman's test between l_p and the likelihood, as after a fit."""
@@ -374,19 +364,9 @@ def _bound_codes(partial: PartialStatistics, whitening: Whitening) -> float:
     return max(1.0, (reach + offset) * whitening.scale * stretch)
 
 
-def _partial_indices(n_samples: int, most: int) -> NDArray[np.int64]:
-    """Sorted indices, evenly partial."""
-    return np.arange(0, n_samples, -(-n_samples // most), dtype=np.int64)
-
-
 def _make_empty(m: int) -> Statistics:
     """Moments of no samples."""
     return Statistics(0.0, gz=np.zeros(m), g2=np.zeros(m), slope=np.zeros(m), z2=np.zeros(m))
-
-
-def _move_to_host(stats: Statistics) -> Statistics:
-    """The same sums as NumPy arrays."""
-    return _change_arrays(stats, to_numpy)
 
 
 def _scale(stats: Statistics, factor: float) -> Statistics:
@@ -396,12 +376,6 @@ def _scale(stats: Statistics, factor: float) -> Statistics:
 
 def _change_arrays(stats: Statistics, change: Callable[[Any], Any]) -> Statistics:
     """Sums with all their arrays changed."""
-    arrays = {
-        field.name: getattr(stats, field.name)
-        for field in fields(stats)
-        if field.name not in ("weight", "extra", "known_mean")
-    }
-    changed = {name: None if array is None else change(array) for name, array in arrays.items()}
-    return Statistics(
-        weight=stats.weight, extra={name: change(array) for name, array in stats.extra.items()}, **changed
-    )
+    names = {field.name for field in fields(stats)} - {"weight", "extra", "known_mean"}
+    changed = {name: change(array) for name in names if (array := getattr(stats, name)) is not None}
+    return Statistics(stats.weight, extra={name: change(array) for name, array in stats.extra.items()}, **changed)

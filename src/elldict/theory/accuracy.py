@@ -8,8 +8,6 @@ import math
 from scipy.integrate import quad
 from scipy.special import gamma
 
-__all__ = ["cramer_rao_bound", "expected_error", "gaussian_moment"]
-
 
 def gaussian_moment(order: float) -> float:
     """Absolute moment of a standard normal variable, the paper's gamma_p.

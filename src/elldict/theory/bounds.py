@@ -7,8 +7,6 @@ import math
 from elldict.theory.accuracy import gaussian_moment
 from elldict.theory.supports import check_density, check_exponent
 
-__all__ = ["noise_gap", "recovery_constant", "samples_needed", "sharpness_constant"]
-
 
 def noise_gap(p: float, noise_std: float) -> float:
     """Gap between unit vectors and their halfway points in the population objective, the paper's xi_eta.

@@ -13,18 +13,12 @@ from elldict.backend.base import Array, Backend
 
 @dataclass(frozen=True)
 class CodeMoments:
-    """Moments of the codes of m atoms under an objective with derivative g.
+    """Moments of the codes of m atoms under an objective with derivative g; of any library, and so are their errors."""
 
-    Attributes
-    ----------
-    gz, g2, slope, z2 : array of shape (m,)
-        E g(z) z, E g(z)^2, E g'(z) and E z^2, for each atom; of any library, and so is what is made of them.
-    """
-
-    gz: Array
-    g2: Array
-    slope: Array
-    z2: Array
+    gz: Array  # (m,)  E g(z) z
+    g2: Array  # (m,)  E g(z)^2
+    slope: Array  # (m,)  E g'(z)
+    z2: Array  # (m,)  E z^2
 
     def curvatures(self) -> Array:
         """h_ij (m, m): second derivative of the objective by the angle between two atoms; a maximum needs h > 0."""

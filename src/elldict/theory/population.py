@@ -14,17 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from elldict.theory.accuracy import gaussian_moment
 from elldict.theory.supports import all_finite, check_density, check_exponent, expected_power, power_without_one
 
-__all__ = [
-    "convergence_factor",
-    "first_stage_bound",
-    "growth_rates",
-    "population_gradient",
-    "population_objective",
-    "population_step",
-    "signal_ratio",
-    "signal_ratios",
-]
-
 Array = NDArray[np.float64]
 
 
@@ -277,9 +266,6 @@ def convergence_factor(density: float) -> float:
     """
     check_density(density)
     return float(density)
-
-
-# --- means over supports ----------------------------------------------------------------------------------------------
 
 
 def _check_rows(A: ArrayLike, p: float, density: float) -> Array:

@@ -11,8 +11,6 @@ from numpy.polynomial.polynomial import polyder, polymul, polyval
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gamma
 
-__all__ = ["expected_power"]
-
 Array = NDArray[np.float64]
 
 STEP = 0.2  # of the trapezoidal rule: its error exp(-2 pi d / STEP), with a strip of analyticity d > 1, is below 1e-13
@@ -143,9 +141,6 @@ def _moment_from_cumulants(cumulants: list[Array]) -> Array:
     return moments[-1]
 
 
-# --- arguments --------------------------------------------------------------------------------------------------------
-
-
 def check_exponent(p: float) -> None:
     """Refuse an exponent for which the method means nothing."""
     if not 2 < p < math.inf:
@@ -159,4 +154,5 @@ def check_density(density: float) -> None:
 
 
 def all_finite(*arrays: Array) -> bool:
+    """Whether no array holds NaN or infinity."""
     return all(bool(np.all(np.isfinite(array))) for array in arrays)
