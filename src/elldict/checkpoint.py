@@ -22,7 +22,7 @@ import scipy
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, is_foreign, to_numpy
-from elldict.data.dataset import Dataset, DescribedBySource, Kernel, RowWriter, S
+from elldict.data.dataset import Dataset, DescribedBySource, Kernel, S
 from elldict.data.statistics import PartialStatistics
 from elldict.persistence import list_iterations, tabulate_iterations, to_plain
 from elldict.record_file import Record, RecordFile, RecordFileError
@@ -66,14 +66,6 @@ class RecordedDataset(DescribedBySource):
     def backend(self) -> Backend:
         """Where tiles are multiplied."""
         return self.source.backend
-
-    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
-        """Put together what the kernel makes of every tile; not recorded, since it is as large as the samples."""
-        return self.source.map_rows(kernel, n_columns)
-
-    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Write what the kernel makes of every tile."""
-        self.source.write_rows(kernel, writer)
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of every tile."""

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from elldict.backend.base import Array, Backend, to_numpy, total
 from elldict.data.statistics import SampleStatistics, Whitening
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
-from elldict.result import Estimate, FitResult, Iteration
+from elldict.result import Estimate, FitResult
 from elldict.solver.mixed_atoms import MixedPair
 from elldict.solver.objective import Lp, Objective, compute_derivatives
 from elldict.solver.spike_slab import SpikeSlabLikelihood
@@ -59,9 +59,6 @@ MIN_CURVATURE, MAX_VARIANCE = 0.02, 0.25
 """Share of the curvature of independent codes below which a pair is not told apart, and the variance of its angle."""
 
 
-# --- the error bar ----------------------------------------------------------------------------------------------------
-
-
 def estimate_atom_errors(
     estimate: Estimate,
     whitening: Whitening,
@@ -96,11 +93,6 @@ def find_unsought(estimate: Estimate, statistics: SampleStatistics) -> tuple[int
     n_unsought = statistics.rank - int(estimate.A.shape[0])
     left = statistics.rank - total(estimate.stats.moments.z2)
     return n_unsought, max(0.0, left) / max(n_unsought, 1)
-
-
-def unfinished_error(history: Sequence[Iteration]) -> float:
-    """Error of a fit that was cut off: it may have had twice the way of its last step to go."""
-    return min(1.0, 2 * (2 * history[-1].step) ** 2) if history else 1.0
 
 
 def make_result(
@@ -145,7 +137,6 @@ def make_result(
     return replace(result, corruption_rate=corruption.rate, corruption_scale=math.sqrt(corruption.size) / unit)
 
 
-# --- codes that depend on each other ----------------------------------------------------------------------------------
 #
 # The error bars of `theory.error_bars` take codes to be independent: E g'(z_i) z_j^2 is then a product of two means. In
 # images and sounds all codes are large where something happens, and atoms that always act together are told apart by
@@ -256,9 +247,6 @@ def _measure_common_scale(Z: Array) -> float:
     b, m = (int(size) for size in Z.shape)
     whole = float(xp.sum(xp.sum(z2, axis=1) ** 2)) - float(xp.sum(z2 * z2))
     return max(1.0, whole / (b * m * (m - 1)))
-
-
-# --- warnings ---------------------------------------------------------------------------------------------------------
 
 
 Doubt = tuple[type[Warning], str]

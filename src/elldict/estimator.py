@@ -47,19 +47,8 @@ __all__ = ["LpDictionaryLearning", "load"]
 MIN_TOL = 1e-15
 """Steps of this length are rounding: a smaller tolerance is taken for this one."""
 
-PLAIN_RESULTS = (
-    "noise_std",
-    "expected_error",
-    "corruption_rate",
-    "corruption_scale",
-    "objective",
-    "converged",
-    "status",
-    "refined",
-    "n_iter",
-    "n_passes",
-    "history",
-)
+PLAIN_RESULTS = ["noise_std", "expected_error", "corruption_rate", "corruption_scale", "objective", "converged"]
+PLAIN_RESULTS += ["status", "refined", "n_iter", "n_passes", "history"]
 """Results that are numbers and words, and become attributes as they are."""
 
 
@@ -306,8 +295,9 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         options = self._options()
         rng = check_rng(self.random_state, stream=1)
         samples = given if self.device is None and given.backend == NUMPY else place_on_device(given, self.device)
-        if callback is not None:
-            callback = _show_on(given.backend, callback)
+        show, here = callback, given.backend
+        if show is not None:
+            callback = lambda it: show(replace(it, components=here.asarray(it.components, "float64")))  # noqa: E731
         with ExitStack() as stack:
             if samples.backend.on_gpu:
                 stack.enter_context(samples.backend.own_stream())
@@ -519,11 +509,6 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         tags.array_api_support = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _show_on(backend: Backend, callback: Callback) -> Callback:
-    """The same callback, which is shown components on a backend whatever the fit works on."""
-    return lambda it: callback(replace(it, components=backend.asarray(it.components, "float64")))
 
 
 def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:

@@ -79,7 +79,8 @@ def fit_dictionary(
     r = samples.n_samples
     dependent = diagnostics.estimate_dependent_errors(drawn.rows, estimate, options.exponents[-1], r)
     correlated = diagnostics.estimate_correlated_errors(drawn.rows, estimate, whitening, statistics.scatter, r)
-    least = 0.0 if estimate.converged else diagnostics.unfinished_error(history)
+    # a fit that was cut off may have had twice the way of its last step to go
+    least = 0.0 if estimate.converged else min(1.0, 2 * (2 * history[-1].step) ** 2)
     errors = diagnostics.estimate_atom_errors(
         estimate, whitening, statistics, dependent=dependent, correlated=correlated, least=least
     )
@@ -125,9 +126,6 @@ def _draw_starts(
             yield random_orthonormal(m, samples.n_features, rng, samples.backend)
         else:
             yield whitening.start(random_orthonormal(m, samples.n_features, rng, NUMPY))
-
-
-# --- canonical order and sign -----------------------------------------------------------------------------------------
 
 
 def make_atoms(

@@ -79,7 +79,11 @@ def add_batch(
     non_finite = find_non_finite(samples.X, samples.backend.xp)
     if non_finite is not None:
         raise non_finite_error(samples, non_finite)
-    together = samples if state is None else ArrayDataset(_join(state.X, samples))
+    together = samples
+    if state is not None:
+        xp, single = samples.backend.xp, state.X.dtype == samples.X.dtype == samples.backend.xp.float32
+        parts = [xp.astype(X, xp.float32 if single else xp.float64, copy=False) for X in (state.X, samples.X)]
+        together = ArrayDataset(xp.concat(parts))
     if together.n_samples < count_warmup_rows(together.n_features):
         buffer = _collect(state, together, options, rng)
         return buffer, buffer.result
@@ -141,12 +145,6 @@ def _know_nothing(options: Options, n: int) -> FitResult:
     m = options.n_components or n
     axes, ones = np.eye(n), np.ones(m)
     return FitResult(axes[:m], axes[:m], np.zeros(n), ones, ones, 0.0, ones, 1.0, axes[m:], 1.0)
-
-
-def _join(X: Array, samples: ArrayDataset) -> Array:
-    xp = samples.backend.xp
-    wider = xp.float32 if X.dtype == samples.X.dtype == xp.float32 else xp.float64
-    return xp.concat([xp.astype(X, wider, copy=False), xp.astype(samples.X, wider, copy=False)])
 
 
 def _order_rows(fit: Fit, whitening: Whitening) -> Estimate:

@@ -162,6 +162,14 @@ class DescribedBySource:
         """That of the source."""
         return str(self.source.fingerprint())
 
+    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Any:
+        """What the source makes of every tile by the kernel."""
+        return self.source.map_rows(kernel, n_columns)
+
+    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
+        """Let the source write what the kernel makes of every tile."""
+        self.source.write_rows(kernel, writer)
+
 
 def count_row_bytes(samples: Described) -> int:
     """Bytes of a sample in a tile."""

@@ -26,7 +26,6 @@ from elldict.data.dataset import (
     Dataset,
     DescribedBySource,
     Kernel,
-    RowWriter,
     S,
     count_row_bytes,
     retry_on_oom,
@@ -102,14 +101,6 @@ class GpuStreamDataset(DescribedBySource):
             return tree_sum(visit(tile) for _, tile in stream_blocks(self.source, self.backend, self.tile_rows))
 
         return retry_on_oom(self, add_up)
-
-    def map_rows(self, kernel: Kernel[Array], n_columns: int) -> Array:
-        """Array of shape (n_samples, n_columns) on the host with what the kernel makes of every tile."""
-        return self.source.map_rows(kernel, n_columns)
-
-    def write_rows(self, kernel: Kernel[Array], writer: RowWriter) -> None:
-        """Give the writer what the kernel makes of every tile, on the host."""
-        self.source.write_rows(kernel, writer)
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some samples, by sorted index, on the host."""

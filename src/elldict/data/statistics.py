@@ -190,9 +190,9 @@ class SampleStatistics:
 
 
 def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> SampleStatistics:
-    """Compute mean and covariance in one pass; raise if one holds NaN or infinity, or if all are zero.
+    """First pass: raise if a sample holds NaN or infinity, or if all are zero.
 
-    The scatter is about the mean if `center`, else about zero; `precise` multiplies in float64 whatever the samples
+    The scatter is about the mean if `center`, else about zero; multiplied in float64 if `precise`, whatever the samples
     are: whitening divides by the smallest variances.
     """
     precision = "float64" if precise else samples.dtype

@@ -1,11 +1,8 @@
 """Sparse corruption: samples are sparse in the atoms, but for a few entries that were hit, and some Gaussian noise.
 
-So a sample has two sparse parts in two bases, codes in the atoms' and corruption in its own. Message passing tells
-them apart: given the corruption, the codes are seen through Gaussian noise, and the best guess of them follows from
-their law; given the codes, the corruption is. What one half knows already is taken out of what it tells the other
-(the extrinsic part), and its reliability is one variance for all values, so a round is two products with A and two
-functions of one value. The variances of all rounds are found on a few samples; for all others the rounds are replayed
-with them, sample by sample, and nothing is stored.
+Approximate message passing estimates codes and corruption in turn, each through Gaussian noise; only the extrinsic part
+of an estimate is passed on, with one variance for all values, so a round is two products with A and two functions of
+one value. The variances of all rounds are found on drawn samples; other samples replay the rounds with them.
 """
 
 from __future__ import annotations

@@ -44,9 +44,6 @@ class Direction(Protocol):
         ...
 
 
-# --- the paper's step -------------------------------------------------------------------------------------------------
-
-
 class PowerStep:
     """Paper, Algorithm 2: move to the maximiser of the linearised objective.
 
@@ -79,9 +76,6 @@ def polar(G: Array) -> Array:
 def random_orthonormal(m: int, n: int, rng: np.random.Generator, backend: Backend = NUMPY) -> Array:
     """Uniformly distributed (Haar) orthonormal rows, shape (m, n); the same ones on every backend."""
     return polar(backend.asarray(rng.standard_normal((m, n)), "float64"))
-
-
-# --- Newton's step ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -157,9 +151,6 @@ def pairwise_angles(stats: Statistics, G: Array, A: Array, least_curvature: floa
     return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * both)
 
 
-# --- inverse iteration ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class InverseIteration:
     """Turn each atom to where the samples that do not use it vary least, and all together to the nearest orthonormal.
@@ -182,9 +173,6 @@ class InverseIteration:
         floor = self.least_variance * xp.eye(int(A.shape[1]), dtype=A.dtype, device=backend.device)
         turned = xp.linalg.solve(H + floor, A[:, :, None])[:, :, 0]
         return polar(turned / xp.linalg.vector_norm(turned, axis=1, keepdims=True))
-
-
-# --- polar factors by products, for graphics cards --------------------------------------------------------------------
 
 
 def polar_by_products(G: Array) -> Array | None:

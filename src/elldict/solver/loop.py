@@ -54,9 +54,6 @@ MAX_DIGITS = {"float32": 30, "float64": 280}
 """Powers of ten left for the largest term, g^2 = |z|^(2p-2): the range of the type, less what a sum needs."""
 
 
-# --- what is run ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Phase:
     """What the loop does until A stops moving."""
@@ -150,9 +147,6 @@ class Problem:
         if log.callback is None:
             return False
         return bool(log.callback(replace(iteration, components=self.whitening.components(iterate.A + 0))))
-
-
-# --- running it -------------------------------------------------------------------------------------------------------
 
 
 def run_starts(
@@ -325,9 +319,6 @@ class MinibatchStepper(Stepper):
         return None
 
 
-# --- error bars and sparsity of an iterate ----------------------------------------------------------------------------
-
-
 def rms_standard_error(stats: Statistics) -> float:
     """Root mean square, over atoms, of the angle that the error bar gives them; zero if it gives none."""
     return to_standard_error(float(mean_error(stats)))
@@ -364,17 +355,7 @@ def measure_sparsity(stats: Statistics) -> float:
 
 
 def choose_precision(p: float, *, dtype: str, code_bound: float) -> str:
-    """Precision in which |z|^p does not overflow.
-
-    Parameters
-    ----------
-    p : float
-        Exponent.
-    dtype : str
-        Precision of the samples.
-    code_bound : float
-        Largest code possible, in units of the root mean square.
-    """
+    """Precision in which |z|^p does not overflow, for codes up to `code_bound` root mean squares."""
     digits = (2 * p - 2) * math.log10(code_bound)
     if dtype == "float32" and digits <= MAX_DIGITS["float32"]:
         return "float32"

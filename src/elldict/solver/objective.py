@@ -38,10 +38,7 @@ class Quantities(enum.Flag):
     INACTIVE = enum.auto()
 
 
-# --- terms of one tile ------------------------------------------------------------------------------------------------
-
-Factors = tuple[Array, Array]
-"""Two arrays whose product, entry by entry, is meant: it is summed without being stored."""
+Factors = tuple[Array, Array]  # two arrays whose product, entry by entry, is meant: it is summed without being stored
 
 
 @dataclass(frozen=True)
@@ -111,9 +108,6 @@ def sum_term(term: Term, n_rows: int, work: Work, xp: Any, known: dict[tuple[int
             summed = known[key]
         result = summed if result is None else result + factor * summed
     return result
-
-
-# --- objectives -------------------------------------------------------------------------------------------------------
 
 
 class Objective(Protocol):
@@ -281,9 +275,6 @@ def raise_to_power(x: Array, exponent: float, work: Work, xp: Any, into: str) ->
     for _ in range(factors):
         result = work.map(xp.multiply, result, x, into=into)
     return result
-
-
-# --- one pass ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
@@ -58,8 +58,7 @@ class SpikeSlab:
         return 0.5 * (1 + Backend.of(z2).xp.tanh(0.5 * (offset[:, None] + rate[:, None] * z2)))
 
 
-FIRST_GUESS = SpikeSlab(np.array([0.3]), np.array([3.0]), np.array([0.1]))
-"""For codes of unit mean square."""
+FIRST_GUESS = SpikeSlab(np.array([0.3]), np.array([3.0]), np.array([0.1]))  # for codes of unit mean square
 
 
 def compute_log_odds(law: SpikeSlab) -> tuple[Array, Array]:
@@ -67,9 +66,6 @@ def compute_log_odds(law: SpikeSlab) -> tuple[Array, Array]:
     xp, whole = Backend.of(law.density).xp, law.power + law.noise
     offset = xp.log(law.density) - xp.log1p(-law.density) - 0.5 * xp.log(whole / law.noise)
     return offset, 0.5 * (1 / law.noise - 1 / whole)
-
-
-# --- codes to fit -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -131,9 +127,6 @@ class CodeHistogram:
         total = np.bincount(flat, weights=squares, minlength=bins * m).reshape(m, bins)
         used = np.any(count > 0, axis=0)
         return cls(count[:, used], total[:, used] / np.maximum(count[:, used], 1e-300))
-
-
-# --- fits -------------------------------------------------------------------------------------------------------------
 
 
 def fit_spike_slab(codes: CodeHistogram, *, least_noise: float) -> SpikeSlab:
@@ -281,17 +274,6 @@ def negative_log_likelihood(x: Vector, codes: CodeHistogram) -> tuple[float, Vec
     return -value / number, -slopes / number
 
 
-# --- the likelihood as an objective -----------------------------------------------------------------------------------
-
-
-class LawSource(Protocol):
-    """Drawn samples, from whose codes a law is fitted anew when A has moved."""
-
-    def update(self, law: SpikeSlab, A: Array, min_noise: float) -> SpikeSlab:
-        """Return the law of the codes at A, or `law` if it hardly differs."""
-        ...
-
-
 @dataclass(frozen=True)
 class SpikeSlabLikelihood(LinearCodes):
     """F = log q(z), the log-likelihood of codes that are zero or Gaussian, plus noise.
@@ -302,7 +284,8 @@ class SpikeSlabLikelihood(LinearCodes):
     """
 
     law: SpikeSlab
-    drawn: LawSource | None = field(default=None, repr=False, compare=False)  # None: the law stays as it is
+    # drawn samples, a CodeSubsample, from which the law is fitted anew when A has moved; None: it stays as it is
+    drawn: Any = field(default=None, repr=False, compare=False)
     min_noise_per_move: float = field(default=MIN_NOISE_PER_MOVE, compare=False)
     known: dict[tuple[Backend, str], Coefficients] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True
@@ -322,7 +305,7 @@ class SpikeSlabLikelihood(LinearCodes):
         """Fit the law to the codes at A; noise does not fall faster than atoms settle."""
         if self.drawn is None:
             return self
-        law = self.drawn.update(self.law, A, (self.min_noise_per_move * largest_move) ** 2)
+        law: SpikeSlab = self.drawn.update(self.law, A, (self.min_noise_per_move * largest_move) ** 2)
         return self if law is self.law else replace(self, law=law, known={})
 
     def resumed(self, before: Objective) -> SpikeSlabLikelihood:
