@@ -137,12 +137,9 @@ def make_result(
     return replace(result, corruption_rate=corruption.rate, corruption_scale=math.sqrt(corruption.size) / unit)
 
 
-#
-# The error bars of `theory.error_bars` take codes to be independent: E g'(z_i) z_j^2 is then a product of two means. In
-# images and sounds all codes are large where something happens, and atoms that always act together are told apart by
-# nothing at all. Here the same first-order formula is evaluated with means over pairs of codes, those of drawn samples.
-
-
+# The error bars of `theory.error_bars` take codes to be independent: E g'(z_i) z_j^2 is then a product of two means.
+# Here the same first-order formula is evaluated with means over pairs of codes of drawn samples: in images and sounds
+# all codes are large where something happens, and atoms that always act together are not told apart.
 def estimate_dependent_errors(rows: Array, estimate: Estimate, p: float, n_samples: float) -> Vector | None:
     """Error of each row of A (m,) where the dependence of codes makes it larger than otherwise, else zero.
 
