@@ -12,7 +12,7 @@ from elldict import LpDictionaryLearning
 @pytest.mark.parametrize(
     "estimator",
     [
-        LpDictionaryLearning(),
+        LpDictionaryLearning(max_iter=50),
         # the checks ask for conventions, of which few iterations have as many as the hundreds that noise would take
         LpDictionaryLearning(p=4, center=True, whiten=True, n_init=2, max_iter=10),
         LpDictionaryLearning(n_components=2, transform_algorithm="omp", transform_n_nonzero_coefs=1, max_iter=10),
