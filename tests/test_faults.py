@@ -233,28 +233,53 @@ def test_fault_09_white_data_is_not_warned_of():
             fit(X)
 
 
-@pytest.mark.parametrize("n", [10, 40])  # of very few signs some sums really are sparse
+@pytest.mark.parametrize("n", [10, 40])
 @pytest.mark.parametrize("p", [2.5, 3, 4, 6])
-@pytest.mark.parametrize("kind", ["gaussian", "signs", "uniform"])
-def test_fault_10_all_atoms_of_gaussian_and_sub_gaussian_data_are_named(kind, p, n, rng):
-    X = {
-        "gaussian": rng.standard_normal,
-        "signs": lambda shape: rng.choice([-1.0, 1.0], shape),
-        "uniform": lambda shape: rng.uniform(-1, 1, shape),
-    }[kind]((2000, n))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        with pytest.warns(NotIdentifiableWarning, match=f"{n} of {n} atoms are not identifiable"):
-            fit(X, p=p, tol=1e-4, max_iter=100)
+def test_fault_10_all_atoms_of_white_noise_are_named_and_why_comes_first(p, n, rng):
+    X = rng.standard_normal((2000, n))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(X, p=p, tol=1e-4, max_iter=100)
+    assert caught[0].category is NotIdentifiableWarning
+    assert f"{n} of {n} atoms are not identifiable among themselves" in str(caught[0].message)
+    assert not any("Raise max_iter" in str(warning.message) for warning in caught)
 
 
-def test_fault_10_one_gaussian_source_among_sparse_ones_is_named(rng):
+@pytest.mark.parametrize("kind", ["signs", "uniform"])
+def test_fault_10_the_power_method_says_that_it_does_not_find_less_sparse_sources(kind, rng):
+    X = rng.uniform(-1, 1, (2000, 10))
+    X = np.sign(X) if kind == "signs" else X
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(X, solver="power", tol=1e-4, max_iter=100)
+    assert caught[0].category is NotIdentifiableWarning
+    assert "10 of 10 atoms" in str(caught[0].message)
+    assert "set solver='auto'" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("n_gaussian", [1, 2, 3])
+@pytest.mark.parametrize("others", ["sparse", "uniform"])
+def test_fault_10_gaussian_sources_alone_are_named_and_one_of_them_is_found(n_gaussian, others, rng):
     X, dictionary, codes = make_bernoulli_gaussian(10_000, 10, density=0.2, random_state=0)
-    X = X - np.outer(codes[:, 3], dictionary[3]) + np.outer(np.sqrt(0.2) * rng.standard_normal(10_000), dictionary[3])
-    with pytest.warns(NotIdentifiableWarning, match=r"1 of 10 atoms are not identifiable: 9\.") as caught:
+    if others == "uniform":
+        codes = rng.uniform(-1, 1, codes.shape)
+    codes[:, :n_gaussian] = np.std(codes) * rng.standard_normal((10_000, n_gaussian))
+    X = codes @ dictionary
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         model = fit(X, tol=1e-6)
+    alike = np.abs(model.components_ @ dictionary.T)
+    assert np.all(np.max(alike[:, n_gaussian:], axis=0) > 0.99)
+    if n_gaussian == 1:
+        assert not caught
+        assert np.max(alike[:, 0]) > 0.99
+        return
+    gaussian = np.flatnonzero(np.sum(alike[:, :n_gaussian] ** 2, axis=1) > 0.5)
     assert len(caught) == 1
-    assert abs(model.components_[9] @ dictionary[3]) > 0.99  # its share of the objective is the smallest
+    listed = ", ".join(map(str, gaussian))
+    assert f"{n_gaussian} of 10 atoms are not identifiable among themselves: {listed}." in str(caught[0].message)
+    assert np.all(np.delete(model.atom_error_, gaussian) < 0.02)
+    assert np.all(model.atom_error_[gaussian] > 0.05)
 
 
 @pytest.mark.parametrize("density", [0.1, 0.3, 0.5])

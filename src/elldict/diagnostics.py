@@ -16,14 +16,13 @@ from elldict.data.statistics import SampleStatistics, Whitening
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.result import Estimate, FitResult
 from elldict.solver.mixed_atoms import MixedPair
-from elldict.solver.objective import Lp, Objective, compute_derivatives
+from elldict.solver.objective import Lp, Objective, Statistics, compute_derivatives, score_sparsity
 from elldict.solver.spike_slab import SpikeSlabLikelihood
 from elldict.theory.error_bars import (
     CodeMoments,
     atom_errors,
-    chance_score,
+    find_gaussian,
     sampling_condition,
-    sparsity_score,
     whitening_error,
     with_small_sample_correction,
 )
@@ -76,6 +75,10 @@ def estimate_atom_errors(
         n_unsought, variance = find_unsought(estimate, statistics)
     first_order = atom_errors(moments, r, n_unsought, variance)
     errors = np.array(to_numpy(with_small_sample_correction(first_order, statistics.rank, r)))
+    unidentifiable = find_unidentifiable(estimate.lp_stats, statistics)
+    if np.any(unidentifiable):  # a law fitted to Gaussian codes is never quite Gaussian; l_p has nothing to fit
+        by_lp = to_numpy(atom_errors(estimate.lp_stats.moments, r, n_unsought, variance))
+        errors[unidentifiable] = np.maximum(errors, np.minimum(by_lp, 1.0))[unidentifiable]
     for pair in estimate.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         at_least = NEARLY_SEPARATE_ERROR if pair.nearly_separate else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], at_least)
@@ -150,20 +153,28 @@ def estimate_dependent_errors(rows: Array, estimate: Estimate, p: float, n_sampl
         return None
     assert estimate.law is not None
     Z = draw_codes(rows, estimate.A)
-    objectives: list[Objective] = [Lp(min(p, MAX_EXPONENT)), SpikeSlabLikelihood(estimate.law)]
+    assert estimate.lp_stats is not None
+    lp, signs = Lp(min(p, MAX_EXPONENT)), estimate.lp_stats.signs
+    likelihood = estimate.objective if estimate.refined == "mixture" else SpikeSlabLikelihood(estimate.law)
+    objectives: list[tuple[Objective, Array | None]] = [(lp, signs), (likelihood, None)]
     if estimate.refined is not None:
         objectives.reverse()
-    alone, errors = compare_errors(objectives[0], Z, n_samples)
-    counts = (errors > MIN_ERROR_RATIO * alone) & (errors > MIN_ERROR)
-    if np.any(counts):
-        alone, together = compare_errors(objectives[1], Z, n_samples)
-        counts &= (together > MIN_ERROR_RATIO * alone) & (together > MIN_ERROR)
+    elif estimate.lp_stats.n_negative:  # a law that these codes do not follow says nothing
+        objectives = objectives[:1]
+    errors, counts = np.zeros(0), np.array([True])
+    for number, (objective, its_signs) in enumerate(objectives):
+        if np.any(counts):
+            alone, together = compare_errors(objective, Z, n_samples, its_signs)
+            errors = errors if number else together
+            counts = counts & (together > MIN_ERROR_RATIO * alone) & (together > MIN_ERROR)
     return np.where(counts, np.minimum(errors, 1.0), 0.0)
 
 
-def compare_errors(objective: Objective, Z: Array, n_samples: float) -> tuple[Vector, Vector]:
+def compare_errors(
+    objective: Objective, Z: Array, n_samples: float, signs: Array | None = None
+) -> tuple[Vector, Vector]:
     """Errors of the atoms (m,), for independent codes with the moments of Z (b, m), and as the codes are."""
-    backend, (g, slope) = Backend.of(Z), compute_derivatives(objective, Z)
+    backend, (g, slope) = Backend.of(Z), compute_derivatives(objective, Z, signs)
     xp, b = backend.xp, int(Z.shape[0])
     z2, gz, g2 = Z * Z, g * Z, g * g
     mean_z2, mean_gz, mean_g2 = xp.mean(z2, axis=0), xp.mean(gz, axis=0), xp.mean(g2, axis=0)
@@ -299,8 +310,9 @@ def doubt_estimate(
     """
     stats = estimate.lp_stats
     assert stats is not None
-    if not estimate.converged and not estimate.stopped:
-        yield ConvergenceWarning, f"The fit did not converge ({estimate.status}). Raise max_iter or tol."
+    gaussian = find_unidentifiable(stats, statistics)[order]
+    if np.any(gaussian):
+        yield NotIdentifiableWarning, _describe_gaussian(gaussian, stats)
     if estimate.mixed and not all(pair.nearly_separate for pair in estimate.mixed):
         yield NotIdentifiableWarning, _describe_mixed(estimate.mixed, np.argsort(order))
     if dependent is not None:
@@ -317,20 +329,39 @@ def doubt_estimate(
             f"about {100 * error:.2g} % for that alone. Set whiten=True, unless the dictionary is orthogonal and its "
             "codes depend on each other.",
         )
-    # two reasons: codes no sparser than chance makes them; kappa = E g z - E z^2 E g' <= 0, where l_p has no maximum
+    if not estimate.converged and not estimate.stopped:
+        # atoms that samples do not tell from their mixtures never come to rest
+        remedy = "More iterations would not help." if np.any(gaussian) else "Raise max_iter or tol."
+        yield ConvergenceWarning, f"The fit did not converge ({estimate.status}). {remedy}"
+
+
+def find_unidentifiable(stats: Statistics, statistics: SampleStatistics) -> NDArray[np.bool_]:
+    """Rows of A (m,) that samples do not tell from their mixtures, by the statistics of l_p.
+
+    Two or more whose codes look Gaussian: one alone is told from all others by these. Without signs also those with
+    kappa = E g z - E z^2 E g' <= 0, where l_p has no maximum.
+    """
     r = stats.weight
-    gz, z2, slope = to_numpy(stats.value) / r, to_numpy(stats.z2) / r, to_numpy(stats.slope) / r
-    scores = sparsity_score(to_numpy(stats.extra["magnitude"]) / r, z2, r)
-    doubtful = (scores < chance_score(statistics.rank)) | (gz - z2 * slope <= 0)
-    gaussian = np.flatnonzero(doubtful[order])
-    if len(gaussian) and statistics.n_samples > statistics.n_features:  # too few samples were warned of before
-        yield (
-            NotIdentifiableWarning,
-            f"{len(gaussian)} of {len(order)} atoms are not identifiable: {_list(gaussian)}. Their codes are not "
-            "sparser than Gaussian noise looks after the same search, or they are sub-Gaussian, as sine waves are, "
-            "which maximising a norm with p > 2 cannot find and FastICA can. Give more samples, lower n_components, or "
-            "use these atoms as a basis only.",
-        )
+    gaussian = find_gaussian(score_sparsity(stats), statistics.rank)
+    if stats.signs is None:
+        gaussian |= to_numpy(stats.gz) <= to_numpy(stats.z2) * to_numpy(stats.slope) / r
+    too_few = statistics.n_samples <= statistics.n_features  # of which all atoms suffer, and users are warned before
+    alone = np.sum(gaussian) == 1 and stats.signs is not None and len(gaussian) == statistics.rank
+    return np.zeros_like(gaussian) if too_few or alone else gaussian
+
+
+def _describe_gaussian(gaussian: NDArray[np.bool_], stats: Statistics) -> str:
+    atoms = np.flatnonzero(gaussian)
+    reason, remedy = "Their codes cannot be told from Gaussian noise after the same search", ""
+    if stats.signs is None:
+        reason += ", or they are less sparse than that, as sine waves are"
+        remedy = " set solver='auto' with p <= 6, which finds less sparse sources too,"
+    others = "" if len(atoms) == len(gaussian) else " The other atoms do not suffer from it."
+    return (
+        f"{len(atoms)} of {len(gaussian)} atoms are not identifiable among themselves: {_list(atoms)}. {reason}, and "
+        f"any rotation of such atoms is as good.{others} Give more samples,{remedy} lower n_components, or use these "
+        "atoms as a basis of what they span."
+    )
 
 
 def _describe_mixed(mixed: Sequence[MixedPair], rank: NDArray[np.intp]) -> str:

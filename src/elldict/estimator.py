@@ -188,7 +188,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "p": [Interval(Real, 2, np.inf, closed="neither"), tuple, list],
         "solver": [StrOptions({"auto", "power"})],
-        "refine": [StrOptions({"auto", "bernoulli-gaussian", "sparse-corruption"}), None],
+        "refine": [StrOptions({"auto", "bernoulli-gaussian", "sparse-corruption", "mixture"}), None],
         "center": ["boolean"],
         "whiten": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],

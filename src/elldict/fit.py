@@ -19,6 +19,7 @@ from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.cuda_graph import CudaGraphStepper
 from elldict.solver.directions import power_step, random_orthonormal
 from elldict.solver.loop import PILOT_TOL, FitLog, Phase, choose_precision, run_starts
+from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.objective import Lp, Objective
 from elldict.solver.schedule import FitContext, estimate_by_subsamples, estimate_on_all, use_newton
 from elldict.validation import check_n_components
@@ -100,10 +101,12 @@ def fit_dictionary(
 
 
 def _keep_small(estimate: Estimate, objective: Objective) -> Estimate:
-    """The estimate on the host, without gradients, and with an objective that holds no samples."""
+    """The estimate on the host, without gradients, and with an objective, if none of its own, that holds no samples."""
     assert estimate.lp_stats is not None
     lp_stats = estimate.lp_stats.keep_moments()
     stats = lp_stats if estimate.stats is estimate.lp_stats else estimate.stats.keep_moments()
+    if isinstance(estimate.objective, MixtureLikelihood):
+        objective = MixtureLikelihood(estimate.objective.law)
     return replace(estimate, A=to_numpy(estimate.A), objective=objective, stats=stats, lp_stats=lp_stats)
 
 

@@ -16,6 +16,7 @@ from elldict.diagnostics import estimate_atom_errors, make_result
 from elldict.fit import Fit, Options, fit_dictionary, signs_of_largest
 from elldict.result import Estimate, FitResult
 from elldict.solver.loop import FitLog
+from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.objective import Statistics
 from elldict.solver.online import OnlineModel
 from elldict.validation import check_n_components_at_most
@@ -156,9 +157,14 @@ def _order_rows(fit: Fit, whitening: Whitening) -> Estimate:
     A, rank = to_numpy(estimate.A)[order], np.argsort(order)
     signs = signs_of_largest(whitening.components(A))  # which made those of the user positive
     mixed = [replace(pair, first=int(rank[pair.first]), second=int(rank[pair.second])) for pair in estimate.mixed]
+    objective = estimate.objective
+    if isinstance(objective, MixtureLikelihood):
+        mixture = objective.law
+        objective = MixtureLikelihood(replace(mixture, weights=mixture.weights[order], std=mixture.std[order]))
     return replace(
         estimate,
         A=signs * A,
+        objective=objective,
         stats=_order_statistics(estimate.stats, order),
         lp_stats=_order_statistics(lp_stats, order),
         law=replace(law, density=law.density[order], power=law.power[order]),
@@ -170,4 +176,4 @@ def _order_statistics(stats: Statistics, order: NDArray[np.intp]) -> Statistics:
     """The moments of the codes in another order of the atoms."""
     kept: dict[str, Any] = {name: getattr(stats, name)[order] for name in ("value", "slope", "g2", "z2", "gz")}
     extra = {name: stats.extra[name][order] for name in ("magnitude",) if name in stats.extra}
-    return Statistics(stats.weight, extra=extra, **kept)
+    return Statistics(stats.weight, extra=extra, signs=None if stats.signs is None else stats.signs[order], **kept)

@@ -180,7 +180,8 @@ def _angles(C, slopes, squares, angles, sums, m, weight, floor, BLOCK: tl.conste
     mirrored = tl.load(C + j[None, :] * m + i[:, None], inside, 0.0)
     both = own_i[:, None] + own_j[None, :]
     crossed = slope_i[:, None] * square_j[None, :] + square_i[:, None] * slope_j[None, :]
-    curvature = tl.maximum(both - crossed / weight, floor * both)
+    size = tl.abs(own_i)[:, None] + tl.abs(own_j)[None, :]
+    curvature = tl.maximum(both - crossed / weight, floor * size)
     angle = tl.where(inside, (c - mirrored) / curvature, 0.0)
     tl.store(angles + i[:, None] * m + j[None, :], angle, inside)
     tl.store(sums + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), tl.sum(angle * angle))

@@ -238,6 +238,7 @@ class Whitening:
     to_white: Array | None  # (k, n), None for the identity
     from_white: Array | None  # (k, n), the transposed pseudo-inverse of `to_white`
     whitened: bool
+    second_moments: Array | None = None  # (k, k) mean of y y^T in whitened coordinates, None for the identity
 
     @classmethod
     def of(cls, statistics: SampleStatistics, *, center: bool, whiten: bool) -> Whitening:
@@ -246,17 +247,17 @@ class Whitening:
         mean = statistics.mean if center else None
         k = statistics.rank
         if not whiten and k == statistics.n_features:
-            return cls(scale, mean, None, None, whitened=False)
+            return cls(scale, mean, None, None, False, statistics.scatter / statistics.rms**2)
         span = statistics.eigenvectors[:, :k].T
         if not whiten:
-            return cls(scale, mean, span, span, whitened=False)
+            return cls(scale, mean, span, span, False, np.diag(statistics.eigenvalues[:k]) / statistics.rms**2)
         std = np.sqrt(statistics.eigenvalues[:k, None]) / statistics.rms
         return cls(scale, mean, span / std, span * std, whitened=True)
 
     def move_to(self, backend: Backend) -> Whitening:
         """Return the same with its matrices in another backend."""
         moved = {}
-        for name in ("mean", "to_white", "from_white"):
+        for name in ("mean", "to_white", "from_white", "second_moments"):
             if (array := getattr(self, name)) is not None:
                 moved[name] = backend.asarray(array, "float64")
         return replace(self, **moved)

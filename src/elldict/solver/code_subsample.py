@@ -13,6 +13,7 @@ from elldict.data.statistics import Whitening
 from elldict.data.subsample import take_as
 from elldict.result import Estimate
 from elldict.solver.mixed_atoms import MixedPair, find_mixed_pairs, separate_pairs
+from elldict.solver.mixture import MixtureLaw, fit_mixture
 from elldict.solver.spike_slab import (
     MIN_NOISE_PER_MOVE,
     SAME_LOG_DENSITY,
@@ -36,6 +37,9 @@ multiplies a thousand rows as fast as a hundred, rows alone are limited."""
 LEAST_MIXTURE = 1e-7
 """Share of the power of a code that, as noise, hides mixtures too small to be worth separating: 8192 rows show even
 that rounding is larger in large samples."""
+
+ALWAYS_ACTIVE = 1 - 1e-12
+"""Density of codes that are never zero: as close to one as leaves odds finite."""
 
 LEAST_NOISE = {"float32": 1e-12, "float64": 1e-18}
 """Variance of the noise, in units of the mean square, that rounding of the codes alone produces."""
@@ -65,10 +69,10 @@ class CodeSubsample:
         often = rows[:: max(1, 4 * rows.size // MAX_VALUES), :]
         return cls(rows, often, often, LEAST_NOISE[samples.dtype])
 
-    def fit_law(self, A: Array) -> SpikeSlab:
-        """Law of the codes at A; asked again for the same A, the same."""
+    def fit_law(self, A: Array, signs: Array | None = None) -> SpikeSlab:
+        """Law of the codes at A; asked again for the same A, the same. Codes of negative atoms count as Gaussian."""
         if id(A) not in self.known:
-            law = fit_spike_slab(CodeHistogram.of(compute_codes(self.rows, A)), least_noise=self.least_noise)
+            law = fit_with_signs(CodeHistogram.of(compute_codes(self.rows, A)), signs, self.least_noise)
             self.known.clear()
             self.known[id(A)] = (A, law)  # A is held, so that its id stays its own
         return self.known[id(A)][1]
@@ -81,9 +85,14 @@ class CodeSubsample:
         """Law of the codes at A, or `law` if it hardly differs."""
         return update_spike_slab(CodeHistogram.of(compute_codes(self.often, A)), law, min_noise)
 
+    def fit_mixture(self, pilot: Estimate) -> MixtureLaw:
+        """Mixtures of Gaussians for the codes of an l_p estimate."""
+        codes, signs = compute_codes(self.rows, pilot.A), pilot.stats.signs
+        return fit_mixture(codes, np.ones(codes.shape[1]) if signs is None else signs)
+
     def complete(self, pilot: Estimate) -> Estimate:
         """The l_p estimate as it is, with the law of its codes."""
-        return replace(pilot, lp_stats=pilot.stats, law=self.fit_law(pilot.A))
+        return replace(pilot, lp_stats=pilot.stats, law=self.fit_law(pilot.A, pilot.stats.signs))
 
     def find_mixed_pairs(self, A: Array, law: SpikeSlab) -> list[MixedPair]:
         """Pairs of atoms whose codes are active together more often than chance has it."""
@@ -130,6 +139,20 @@ class CodeSubsample:
         for memory, rows in zip(coefficients, Coefficients.rows(SpikeSlab(law[0], law[1], law[2])), strict=True):
             memory.copy_(xp.stack(rows))
         return xp.astype(same, xp.float64)
+
+
+def fit_with_signs(codes: CodeHistogram, signs: Array | None, least_noise: float) -> SpikeSlab:
+    """Law of codes of atoms with these signs; the codes of negative ones count as Gaussian."""
+    sparse = None if signs is None else np.flatnonzero(to_numpy(signs) > 0)
+    if sparse is None or len(sparse) == len(codes.z2):
+        return fit_spike_slab(codes, least_noise=least_noise)
+    law = SpikeSlab(np.array([]), np.array([]), least_noise, least_noise)
+    if len(sparse):
+        count = None if codes.count is None else codes.count[sparse]
+        law = fit_spike_slab(CodeHistogram(count, codes.z2[sparse]), least_noise=least_noise)
+    density, power = np.full(len(codes.z2), ALWAYS_ACTIVE), to_numpy(codes.mean_square) - law.noise
+    density[sparse], power[sparse] = law.density, law.power
+    return replace(law, density=density, power=np.maximum(power, least_noise))
 
 
 def compute_codes(rows: Array, A: Array) -> Array:

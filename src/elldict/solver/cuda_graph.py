@@ -1,7 +1,7 @@
 """Steps of a phase on a graphics card: a step and the pass after it, captured once as a CUDA graph and replayed.
 
 A step on few samples takes the card a tenth of a millisecond, and the host ten times as long to ask for all of its
-parts. So they are captured as one graph, which works in memory of its own; the host asks for it, and reads five numbers
+parts. So they are captured as one graph, which works in memory of its own; the host asks for it, and reads some numbers
 when it is done. The pass after the last step is in vain, which is why passes that take long are not captured.
 """
 
@@ -68,6 +68,8 @@ class Numbers:
     lack: float  # of orthonormality
     error: float
     same: float  # 1 if the law is the one before
+    negative: float  # number of atoms with a negative sign
+    turned: float  # number of atoms with another sign than before
 
 
 class CudaGraphStepper(Stepper):
@@ -115,14 +117,15 @@ class CudaGraphStepper(Stepper):
             parts = (self.backend.asarray(part, "float64") for part in (found.density, found.power))
             density, power = parts
             law = xp.stack([density, power, xp.full_like(power, found.noise)])
-        self.names = ["value", "slope", "g2", "z2", "gz", *stats.extra]
+        self.own_names = ["value", "slope", "g2", "z2", "gz"] + ([] if stats.signs is None else ["signs"])
+        self.names = [*self.own_names, *stats.extra]
         self.there = Place(A + 0, stats.G + 0, self._stack_rows(stats), law)
         empty = (None if part is None else xp.empty_like(part) for part in vars(self.there).values())
         self.here = Place(*empty)
         self.view = self._view_here(stats)
         self.numbers = xp.empty(len(Numbers.__dataclass_fields__), dtype=A.dtype, device=self.backend.device)
         self.inbox = gpu.Inbox(self.numbers)
-        self.known = Numbers(stats.mean_value, 0.0, 0.0, float(mean_error(stats)), 1.0)
+        self.known = Numbers(stats.mean_value, 0.0, 0.0, float(mean_error(stats)), 1.0, stats.n_negative, 0.0)
         return self._make_iterate()
 
     def propose(self, here: Iterate) -> tuple[Array, float]:  # noqa: ARG002
@@ -144,11 +147,16 @@ class CudaGraphStepper(Stepper):
         return self.there.A, self.known.length
 
     def take_step(self, here: Iterate, moved: Array) -> Iterate:  # noqa: ARG002
-        """Take the step, unless it lowers the objective; then the power step, which cannot."""
+        """Take the step, unless it lowers the objective; then another, as `Stepper` does."""
         self._count_pass()
         before, fall = self.before.value, self.before.value - self.known.value
-        if not fall <= OBJECTIVE_ROUNDING[self.phase.precision] * abs(before) + self.phase.objective_slack:
-            self._arrive_at(power_step(self.view, self.here.A))
+        negative = self.before.negative + self.known.negative > 0
+        white = self.problem.whitening.second_moments is None
+        do_compare = not negative or (white and not self.known.turned)
+        allowed = OBJECTIVE_ROUNDING[self.phase.precision] * abs(before) + self.phase.objective_slack
+        if do_compare and not fall <= allowed:
+            shorter = polar(0.75 * self.here.A + 0.25 * self.there.A) if self.before.negative else None
+            self._arrive_at(power_step(self.view, self.here.A) if shorter is None else shorter)
             self.known = Numbers(*self.inbox.read())
             self._count_pass()
         if not self.known.same:
@@ -202,9 +210,18 @@ class CudaGraphStepper(Stepper):
             lack_of_orthonormality(A),
             mean_error(stats),
             same,
+            *self._count_signs(stats, same),
         )
         self.numbers.copy_(xp.stack(numbers))
         self.inbox.send(self.numbers)
+
+    def _count_signs(self, stats: Statistics, like: Array) -> tuple[Array, Array]:
+        """Number of atoms with a negative sign, and of those with another one than here."""
+        if stats.signs is None:
+            return 0 * like, 0 * like
+        xp = self.backend.xp
+        turned = stats.signs * self.view.signs < 0
+        return xp.sum(xp.astype(stats.signs < 0, like.dtype)), xp.sum(xp.astype(turned, like.dtype))
 
     def _make_iterate(self) -> Iterate:
         """The iterate, as seen from the next step on, when what is there has been copied here."""
@@ -212,13 +229,13 @@ class CudaGraphStepper(Stepper):
         return Iterate(self.here.A, self.objective, stats, to_standard_error(self.known.error))
 
     def _stack_rows(self, stats: Statistics) -> Array:
-        own = [getattr(stats, name) for name in self.names[:5]]
-        return self.backend.xp.stack(own + [stats.extra[name] for name in self.names[5:]])
+        own = [getattr(stats, name) for name in self.own_names]
+        return self.backend.xp.stack(own + [stats.extra[name] for name in stats.extra])
 
     def _view_here(self, stats: Statistics) -> Statistics:
         """Statistics in the memory of here."""
         rows = dict(zip(self.names, self.here.rows, strict=True))
-        own = {name: rows.pop(name) for name in self.names[:5]}
+        own = {name: rows.pop(name) for name in self.own_names}
         return replace(stats, G=self.here.G, extra=rows, **own)
 
     def _own_objective(self, objective: Objective) -> Objective:

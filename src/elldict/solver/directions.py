@@ -84,9 +84,8 @@ class PairwiseNewton:
 
     With C = E[g(Z) Z^T], turning atom i towards j by a small angle changes the objective by C_ij - C_ji to first order
     and by -h_ij/2 to second, h_ij = C_ii + C_jj - v_j E g_i' - v_i E g_j'. Where h is small or negative, far from a
-    maximum, a share of C_ii + C_jj, which is positive for a convex objective, stands in for it. Directions that belong
-    to no atom are turned to in the same way; there is nothing on their side, and their mean square is what the atoms
-    leave of that of the samples, one.
+    maximum, a share of |C_ii| + |C_jj| stands in for it. Directions that belong to no atom are turned to in the same
+    way; there is nothing on their side, and their mean square is what the atoms leave of that of the samples, one.
     """
 
     monotone: ClassVar[bool] = False
@@ -137,7 +136,7 @@ class PairwiseNewton:
         own = xp.linalg.diagonal(C)
         left = k - xp.sum(stats.z2) / stats.weight
         rest = xp.maximum(left, xp.zeros_like(left)) / (k - m)
-        curvature = xp.maximum(own - rest * stats.slope / stats.weight, self.least_curvature * own)
+        curvature = xp.maximum(own - rest * stats.slope / stats.weight, self.least_curvature * xp.abs(own))
         return (stats.G / stats.weight - C @ A) / curvature[:, None]
 
 
@@ -146,9 +145,9 @@ def pairwise_angles(stats: Statistics, G: Array, A: Array, least_curvature: floa
     xp = Backend.of(A).xp
     C = G @ A.T / stats.weight
     own, v, slope = xp.linalg.diagonal(C), stats.z2 / stats.weight, stats.slope / stats.weight
-    both = own[:, None] + own[None, :]
+    both, size = own[:, None] + own[None, :], xp.abs(own)
     curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
-    return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * both)
+    return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * (size[:, None] + size[None, :]))
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,22 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, to_numpy, total
+from elldict.backend.base import NUMPY, Array, Backend, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.result import Callback, Estimate, Iterate, Iteration
 from elldict.solver.directions import Direction, polar, power_step
-from elldict.solver.objective import Lp, Objective, Quantities, Statistics, WithSecondary, evaluate, primary_of
-from elldict.theory.error_bars import atom_errors, sparsity_score
+from elldict.solver.objective import (
+    Lp,
+    Objective,
+    Quantities,
+    Statistics,
+    WithSecondary,
+    evaluate,
+    primary_of,
+    score_sparsity,
+)
+from elldict.theory.error_bars import atom_errors
 
 DEFAULT_TOL = 1e-6
 """Tolerance down to which phases end at their share of the standard error. Below, the share shrinks with its square: a
@@ -47,6 +56,9 @@ MIN_SPARSITY_GAIN = 1.06
 """Growth of the sparsity z-score over two iterations below which a minibatch phase ends: from there on it goes to and
 fro as chance has it."""
 
+SHORTER_STEPS = (0.25, 0.06)
+"""Shares of a step that lowers the objective which are tried instead, where the power step may lower it as well."""
+
 OBJECTIVE_ROUNDING = {"tfloat32": 1e-4, "float32": 1e-5, "float64": 1e-11}
 """Relative fall of the objective that rounding alone can explain."""
 
@@ -64,7 +76,7 @@ class Phase:
     tol: float  # on the root mean square, over atoms, of the length of the step
     max_iter: int
     quantities: Quantities = Quantities.GRADIENT
-    objective_slack: float = 0.0  # fall of the objective that an update of it alone can cause
+    objective_slack: float = 0.0  # fall that an update of the objective alone can cause; 0: they do not compare
     noise_fraction: float = 0.0  # steps below this share of the standard error are of no use
     give_up: Callable[[Statistics], bool] | None = None  # called after iteration `GIVE_UP_AFTER`; True ends the phase
     skip_final_evaluation: bool = False  # where it ends, the next phase begins: its statistics are not needed
@@ -263,13 +275,30 @@ class Stepper:
     def take_step(self, here: Iterate, moved: Array) -> Iterate:
         """Evaluate the step, and take it unless it lowers the objective; then the power step, which cannot."""
         there = self.evaluate(moved, here.objective, here.A)
-        before, phase = here.stats.mean_value, self.phase
-        allowed = OBJECTIVE_ROUNDING[phase.precision] * abs(before) + phase.objective_slack
-        if before - there.stats.mean_value <= allowed or phase.direction.monotone:
+        if self.phase.direction.monotone or not self._is_lower(there, here):
             return there
-        # where the power step may lower it too, a shorter step of the same direction
-        other = power_step(here.stats, here.A) if here.objective.convex else polar(0.75 * here.A + 0.25 * moved)
-        return self.evaluate(other, here.objective, here.A)
+        if here.objective.convex and here.stats.n_negative == 0:
+            return self.evaluate(power_step(here.stats, here.A), here.objective, here.A)
+        for share in SHORTER_STEPS:  # where the power step may lower it too
+            there = self.evaluate(polar((1 - share) * here.A + share * moved), here.objective, here.A)
+            if not self._is_lower(there, here):
+                break
+        return there
+
+    def _is_lower(self, there: Iterate, here: Iterate) -> bool:
+        """Whether the objective has fallen by more than rounding explains, or an update of it."""
+        before = here.stats.mean_value
+        allowed = OBJECTIVE_ROUNDING[self.phase.precision] * abs(before) + self.phase.objective_slack
+        return before - there.stats.mean_value > allowed and self._do_compare(here, there)
+
+    def _do_compare(self, here: Iterate, there: Iterate) -> bool:
+        """Whether the values of two iterates are those of the same objective."""
+        if not self.phase.objective_slack and primary_of(there.objective) is not primary_of(here.objective):
+            return False
+        if here.stats.n_negative + there.stats.n_negative == 0:
+            return True
+        # linear parts of l_p with signs stay the same if samples are white
+        return self.problem.whitening.second_moments is None and not have_other_signs(here.stats, there.stats)
 
     def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:
         """Why the step at hand, from `here`, is the last; None if it is not.
@@ -319,6 +348,13 @@ class MinibatchStepper(Stepper):
         return None
 
 
+def have_other_signs(before: Statistics, after: Statistics) -> bool:
+    """Whether an atom has changed its sign."""
+    if before.n_negative == after.n_negative == 0:
+        return False
+    return total(before.signs * after.signs < 0) > 0
+
+
 def rms_standard_error(stats: Statistics) -> float:
     """Root mean square, over atoms, of the angle that the error bar gives them; zero if it gives none."""
     return to_standard_error(float(mean_error(stats)))
@@ -336,12 +372,6 @@ def mean_error(stats: Statistics) -> Array:
         found: Array = backend.kernels.mean_error(stats.gz, stats.g2, stats.slope, stats.z2, stats.weight)
         return found
     return backend.xp.mean(atom_errors(stats.moments, stats.weight))
-
-
-def score_sparsity(stats: Statistics) -> NDArray[np.float64]:
-    """Standard errors by which the codes of each atom are sparser than Gaussian ones (m,); statistics of l_p."""
-    r = stats.weight
-    return sparsity_score(to_numpy(stats.extra["magnitude"]) / r, to_numpy(stats.z2) / r, r)
 
 
 def measure_sparsity(stats: Statistics) -> float:

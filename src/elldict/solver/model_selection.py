@@ -24,6 +24,10 @@ the difference does not show."""
 MIN_IMPROVEMENT = 0.95
 """Ratio of error bars below which a refined estimate is an improvement."""
 
+CHANCE_SD = 2.0
+"""Standard deviations by which chance may take a refined estimate of a law that is fitted freely away from l_p: such a
+law is biased by noise alone."""
+
 NOTHING_TO_REFINE = "kept l_p: its error bar leaves nothing to refine"
 
 
@@ -48,17 +52,22 @@ def decide(pilot: Estimate, refined: Estimate, law: SpikeSlab, n_mixed: int) -> 
     """
     if is_exact(law, refined.stats.weight) and n_mixed == 0:
         return EXACT
+    return decide_on_converged(pilot, refined)
+
+
+def decide_on_converged(pilot: Estimate, refined: Estimate, n_sd: float = 0.0) -> Decision:
+    """Choose between the l_p estimate and a refined one by Hausman's test, if the latter converged."""
     if not refined.converged:
         return Decision(False, "kept l_p: the refinement did not converge")
-    return apply_hausman_test(pilot.stats.moments, refined.stats, distance_between(pilot.A, refined.A))
+    return apply_hausman_test(pilot.stats.moments, refined.stats, distance_between(pilot.A, refined.A), n_sd)
 
 
-def apply_hausman_test(pilot: CodeMoments, stats: Statistics, distance: float) -> Decision:
+def apply_hausman_test(pilot: CodeMoments, stats: Statistics, distance: float, n_sd: float = 0.0) -> Decision:
     """Hausman's test: choose by what lies between the l_p estimate, of these moments, and the refined one.
 
     If the likelihood is right, the two differ by no more than their error bars say. If it is wrong, the refined
     estimate is biased, and the excess of their `distance` shows by how much. It is accepted if its error bar and its
-    bias together are smaller than the error bar of the pilot.
+    bias together are smaller than the error bar of the pilot. Of the excess, `n_sd` standard deviations are chance.
     """
     r, refined = stats.weight, stats.moments
     pilot_error, refined_error = error_bar(pilot, r), error_bar(refined, r)
@@ -66,8 +75,12 @@ def apply_hausman_test(pilot: CodeMoments, stats: Statistics, distance: float) -
         return Decision(False, NOTHING_TO_REFINE)
     if not math.isfinite(refined_error):
         return Decision(False, "kept l_p: the refined answer is not a maximum")
-    shared = 2 * total(refined.angle_covariances(pilot, stats.extra["cross"] / r, r)) / int(refined.z2.shape[0])
-    return _weigh(refined_error, distance - (pilot_error + refined_error - 2 * shared), pilot_error)
+    m, covariances = int(refined.z2.shape[0]), refined.angle_covariances(pilot, stats.extra["cross"] / r, r)
+    excess = distance - (pilot_error + refined_error - 4 * total(covariances) / m)
+    if n_sd:
+        own = refined.angle_covariances(refined, refined.g2, r) + pilot.angle_covariances(pilot, pilot.g2, r)
+        excess -= n_sd * 4 / m * math.sqrt(total((own - 2 * covariances) ** 2))
+    return _weigh(refined_error, excess, pilot_error)
 
 
 def decide_on_cleaned(pilot: Estimate, cleaned: Estimate, noise: float) -> Decision:

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from elldict.backend.base import (
     NUMPY,
     STORED,
@@ -27,7 +30,8 @@ from elldict.backend.base import (
 )
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
-from elldict.theory.error_bars import CodeMoments
+from elldict.theory.accuracy import gaussian_moment
+from elldict.theory.error_bars import CodeMoments, choose_signs, sparsity_score
 
 
 class Quantities(enum.Flag):
@@ -166,10 +170,13 @@ class LinearCodes:
 class Lp(LinearCodes):
     """F = |z|^p, g = sign(z)|z|^(p-1): the paper's objective, with the factor p left out of g and slope.
 
-    |z|^(p-2) is computed once and serves all three.
+    |z|^(p-2) is computed once and serves all three. If `signed`, the objective is sum_i s_i |z_i|^p, with a negative
+    sign for atoms whose codes are less sparse than Gaussian ones; `evaluate` chooses the signs by the sums of a pass.
     """
 
     p: float = 3.0
+    signed: bool = False
+    if_in_doubt: float = 1.0  # sign of atoms whose codes tell none
     convex: ClassVar[bool] = True
 
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
@@ -250,13 +257,18 @@ def primary_of(objective: Objective) -> Objective:
     return objective.primary if isinstance(objective, WithSecondary) else objective
 
 
-def compute_derivatives(objective: Objective, Z: Array) -> tuple[Array, Array]:
-    """Return g and slope code by code, for a few codes Z (b, m)."""
+def compute_derivatives(objective: Objective, Z: Array, signs: Array | None = None) -> tuple[Array, Array]:
+    """Return g and slope code by code, for a few codes Z (b, m) of atoms with these signs."""
     backend = Backend.of(Z)
     work = BufferedWork() if backend == NUMPY else FreshWork()  # not one whose kernels give sums only
     terms = objective.terms(Z, Quantities.GRADIENT | Quantities.MOMENTS, work, backend.xp)
     slope = terms.slope.expand() if isinstance(terms.slope, Weighted) else terms.slope
-    return terms.gain * terms.g, slope
+    g = terms.gain * terms.g
+    if signs is None:
+        return g, slope
+    xp, s = backend.xp, backend.asarray(signs, "float64")
+    twice = (1 - s) * xp.mean(g * Z, axis=0) / xp.mean(Z * Z, axis=0)  # as `Statistics.with_signs` has it
+    return s * g + twice * Z, s * slope + twice
 
 
 def raise_to_power(x: Array, exponent: float, work: Work, xp: Any, into: str) -> Array:
@@ -294,6 +306,7 @@ class Statistics:
     inactive: Array = None  # (m, n, n)  sum P(code is inactive) y y^T
     secondary: Array = None  # (m, n)  gradient of the secondary objective
     extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
+    signs: Array = None  # (m,)  of the atoms, of a signed objective; those of all others are positive
     known_mean: float | None = None  # `mean_value`, where it was read with other numbers
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -325,7 +338,41 @@ class Statistics:
             kept[name] = to_numpy(getattr(self, name))
         for name, array in self.extra.items():
             kept["extra"][name] = to_numpy(array)
-        return Statistics(self.weight, **kept)
+        return Statistics(self.weight, signs=None if self.signs is None else to_numpy(self.signs), **kept)
+
+    @cached_property
+    def n_negative(self) -> int:
+        """Number of atoms with a negative sign."""
+        return 0 if self.signs is None else int(total(self.signs < 0))
+
+    def with_signs(self, signs: Array, p: float, A: Array, second_moments: Array | None) -> Statistics:
+        """The same of l_p with these signs of the atoms A; `second_moments` (k, k) are those of whitened samples.
+
+        g of a negative atom becomes 2 c z - g, with c = E g z / E z^2: its mirror image at its linear part. Linear
+        parts of the same size cancel in the angle of two atoms, with all the noise of E z_i z_j. The atom counts with
+        2 E|x|^p - E|z|^p, x Gaussian of unit variance: the more, the further its codes are from Gaussian ones.
+        """
+        xp = Backend.of(signs).xp
+        turned = (1 - signs) / 2
+        rows = None if self.G is None else (A if second_moments is None else A @ second_moments)
+        v = xp.ones_like(signs) if second_moments is None else xp.sum((A @ second_moments) * A, axis=1)
+        twice = 2 * turned * self.gz / v
+        return replace(
+            self,
+            G=None if rows is None else signs[:, None] * self.G + twice[:, None] * rows,
+            value=signs * self.gz + turned * (2 * self.weight * gaussian_moment(p)),
+            slope=signs * self.slope + twice,
+            signs=signs,
+        )
+
+    def with_secondary_signs(self, p: float, A: Array, second_moments: Array | None) -> Statistics:
+        """The same with signs for the secondary objective, l_p."""
+        lp = replace(self.of_secondary(), G=self.secondary)
+        lp = lp.with_signs(choose_signs(lp.moments, lp.weight, p), p, A, second_moments)
+        linear = (1 - lp.signs) * lp.gz / self.z2 * self.gz
+        extra = {**self.extra, "secondary_value": lp.value, "secondary_gz": lp.gz, "secondary_slope": lp.slope}
+        extra |= {"cross": lp.signs * self.extra["cross"] + linear, "secondary_signs": lp.signs}
+        return replace(self, secondary=lp.G, extra=extra)
 
     def of_secondary(self) -> Statistics:
         """Return the statistics of the secondary objective."""
@@ -333,12 +380,23 @@ class Statistics:
         return Statistics(
             weight=self.weight,
             value=extra["secondary_value"],
-            gz=extra["secondary_value"],
+            gz=extra.get("secondary_gz", extra["secondary_value"]),
             slope=extra["secondary_slope"],
             g2=extra["secondary_g2"],
             z2=self.z2,
+            signs=extra.get("secondary_signs"),
             extra={"magnitude": extra["secondary_magnitude"]},
         )
+
+
+def score_sparsity(stats: Statistics) -> NDArray[np.float64]:
+    """Standard errors by which the codes of each atom are sparser than Gaussian ones (m,); statistics of l_p.
+
+    Of atoms with a negative sign, by which they are less sparse.
+    """
+    r = stats.weight
+    scores = sparsity_score(to_numpy(stats.extra["magnitude"]) / r, to_numpy(stats.z2) / r, r)
+    return scores if stats.signs is None else to_numpy(stats.signs) * scores
 
 
 @dataclass(frozen=True)
@@ -424,14 +482,25 @@ def evaluate(
     B = whitening.to_unmixing(A)
     kernel = EvaluationKernel(objective, B, whitening.mean, whitening.scale, quantities, precision)
     stats = samples.sum(kernel)
-    if stats.G is None:  # value and gz come from the tiles then
-        return stats
+    if stats.G is not None:  # otherwise value and gz come from the tiles
+        stats = _bring_to_white(stats, whitening, A, precision)
+    if Quantities.MOMENTS in quantities:
+        if isinstance(objective, Lp) and objective.signed:
+            signs = choose_signs(stats.moments, stats.weight, objective.p, objective.if_in_doubt)
+            return stats.with_signs(signs, objective.p, A, whitening.second_moments)
+        if isinstance(objective, WithSecondary) and objective.secondary.signed and not objective.from_next_step:
+            return stats.with_secondary_signs(objective.secondary.p, A, whitening.second_moments)
+    return stats
+
+
+def _bring_to_white(stats: Statistics, whitening: Whitening, A: Array, precision: str) -> Statistics:
+    """From sums over raw samples to derivatives by A, and what follows from them."""
     xp = Backend.of(stats.G).xp
     scale = whitening.scale / _power_of_two(whitening.scale, precision)
     G, secondary, inactive, extra = stats.G * scale, stats.secondary, stats.inactive, stats.extra
     secondary = None if secondary is None else secondary * scale
     W = whitening.to_white
-    if W is not None:  # from sums over raw samples to derivatives by A
+    if W is not None:
         G = G @ W.T
         secondary = None if secondary is None else secondary @ W.T
         inactive = None if inactive is None else W @ inactive @ W.T

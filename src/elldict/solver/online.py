@@ -23,14 +23,23 @@ from elldict.backend.base import to_numpy
 from elldict.data.dataset import ArrayDataset, non_finite_error
 from elldict.data.statistics import PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
 from elldict.result import Estimate
-from elldict.solver.code_subsample import LEAST_NOISE
+from elldict.solver.code_subsample import LEAST_NOISE, fit_with_signs
 from elldict.solver.directions import FAR_CURVATURE, MAX_ANGLE, polar
 from elldict.solver.loop import choose_precision
 from elldict.solver.mixed_atoms import MixedPair
-from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, distance_between, is_exact
+from elldict.solver.mixture import MixtureLaw, MixtureLikelihood
+from elldict.solver.model_selection import (
+    AS_ASKED,
+    CHANCE_SD,
+    EXACT,
+    Decision,
+    apply_hausman_test,
+    distance_between,
+    is_exact,
+)
 from elldict.solver.objective import Lp, Objective, Quantities, Statistics, compute_derivatives, evaluate
 from elldict.solver.running import Matrix, RunningHistogram, RunningStatistics
-from elldict.solver.spike_slab import MIN_NOISE_PER_MOVE, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
+from elldict.solver.spike_slab import MIN_NOISE_PER_MOVE, SpikeSlab, SpikeSlabLikelihood
 
 MAX_GAIN = 1 / 3
 """Weight of a batch, beside all before it, above which it is taken in parts: one step is then enough for each."""
@@ -76,6 +85,7 @@ class OnlinePath:
         running = self.stats + Statistics(
             stats.weight, stats.value, slope=stats.slope, g2=stats.g2, z2=stats.z2, gz=stats.gz, extra=stats.extra
         )
+        running = replace(running, signs=self.stats.signs)
         there = replace(self, stats=running, bend=bend, bend_weight=self.bend_weight + stats.weight)
         between, outside = there.angles(to_numpy(stats.G) / weight)
         return replace(there, A=turn(self.A, between, outside), lag=(1 - gain) * self.lag + between)
@@ -122,6 +132,7 @@ class OnlineModel:
     new_to_whitening: float  # weight since it was made
     histogram: RunningHistogram
     law: SpikeSlab
+    mixture: MixtureLaw | None  # that the likelihood is of, as the first fit found it; otherwise it is of `law`
     new_to_law: float  # weight since it was fitted
     lp: OnlinePath
     likelihood: OnlinePath | None
@@ -145,10 +156,12 @@ class OnlineModel:
         """
         r, A = float(statistics.n_samples), to_numpy(estimate.A)
         m, k = A.shape
-        likely = refine in ("auto", "bernoulli-gaussian") and estimate.corruption is None and m == k
         refined, law, lp_stats = estimate.refined is not None, estimate.law, estimate.lp_stats
         assert law is not None
         assert lp_stats is not None
+        mixture = estimate.objective.law if isinstance(estimate.objective, MixtureLikelihood) else None
+        likely = refine in ("auto", "bernoulli-gaussian") and estimate.corruption is None and m == k
+        likely = mixture is not None or (likely and lp_stats.n_negative == 0)
         own, of = _make_empty(m), estimate.stats.moments
         if refined:
             own = Statistics(r, gz=r * of.gz, g2=r * of.g2, slope=r * of.slope, z2=r * of.z2)
@@ -168,6 +181,7 @@ class OnlineModel:
             new_to_whitening=0.0,
             histogram=RunningHistogram.empty(m),
             law=law,
+            mixture=mixture,
             new_to_law=0.0,
             lp=OnlinePath.begin(A, _scale(_change_arrays(lp_stats, to_numpy), r / lp_stats.weight)),
             likelihood=OnlinePath.begin(A, own) if likely else None,
@@ -202,11 +216,11 @@ class OnlineModel:
         status = f"stream: {self.n_seen} samples seen, error bars of {self.effective_samples:.0f}"
         return Estimate(
             A=path.A,
-            objective=Lp(self.p) if path is self.lp else SpikeSlabLikelihood(self.law),
+            objective=Lp(self.p) if path is self.lp else self._make_likelihood(),
             stats=path.stats,
             lp_stats=_scale(self.lp.stats, factor),
             law=self.law,
-            refined=None if path is self.lp else "bernoulli-gaussian",
+            refined=None if path is self.lp else "bernoulli-gaussian" if self.mixture is None else "mixture",
             converged=True,
             stopped=False,
             status=status if self.likelihood is None else f"{status}; {self.decision.reason}",
@@ -288,33 +302,47 @@ class OnlineModel:
         index = np.arange(0, part.n_samples, -(-part.n_samples // EVALUATED_ROWS), dtype=np.int64)
         rows = self.whitening.whiten(part.take(index))
         histogram = self.histogram.add(rows @ self.chosen.A.T, float(part.n_samples))
-        lp, lp_gradients = self._take_step(self.lp, Lp(self.p), part, rows, precision)
+        # those of the part itself: the noise of its linear terms then cancels
+        second_moments = None if self.lp.stats.signs is None else _measure_second_moments(partial, self.whitening)
+        lp, lp_gradients = self._take_step(self.lp, Lp(self.p), part, rows, precision, second_moments)
         if self.likelihood is None:
             return replace(self, histogram=histogram, lp=lp)
         # atoms that are followed at a distance blur their zeros, and stay in reach while that passes for noise
         largest_lag = math.sqrt(float(np.max(np.sum(self.likelihood.lag**2, axis=1))))
-        noise = max(self.law.noise, (MIN_NOISE_PER_MOVE * largest_lag) ** 2)
-        objective = SpikeSlabLikelihood(replace(self.law, noise=noise))
+        objective = self._make_likelihood(least_noise=(MIN_NOISE_PER_MOVE * largest_lag) ** 2)
         likelihood, gradients = self._take_step(self.likelihood, objective, part, rows, precision)
         cross = self.cross + np.mean(gradients * lp_gradients, axis=0) * part.n_samples
         return replace(self, histogram=histogram, lp=lp, likelihood=likelihood, cross=cross)
 
+    def _make_likelihood(self, least_noise: float = 0.0) -> Objective:
+        if self.mixture is not None:
+            return MixtureLikelihood(self.mixture)
+        return SpikeSlabLikelihood(replace(self.law, noise=max(self.law.noise, least_noise)))
+
     def _take_step(
-        self, path: OnlinePath, objective: Objective, part: ArrayDataset, rows: Matrix, precision: str
+        self,
+        path: OnlinePath,
+        objective: Objective,
+        part: ArrayDataset,
+        rows: Matrix,
+        precision: str,
+        second_moments: Matrix | None = None,
     ) -> tuple[OnlinePath, Matrix]:
         """A path after the step of a part, and the derivatives of its objective at the codes of some rows."""
         quantities, A = Quantities.GRADIENT | Quantities.MOMENTS, part.backend.asarray(path.A, "float64")
         stats = evaluate(part, self.whitening.move_to(part.backend), objective, A, quantities, precision)
-        stats = _change_arrays(stats, to_numpy)
+        stats, signs = _change_arrays(stats, to_numpy), path.stats.signs
+        if signs is not None:
+            stats = stats.with_signs(signs, self.p, path.A, second_moments)
         codes = rows @ path.A.T
-        g, slopes = compute_derivatives(objective, codes)
+        g, slopes = compute_derivatives(objective, codes, signs)
         return path.step(stats, codes, slopes, self.weight), np.asarray(g)
 
     def _update_law(self, dtype: str) -> OnlineModel:
         """With the law of the codes fitted anew if a share of them is new, and a decision on it."""
         if self.new_to_law < LAW_SHARE * self.weight or self.histogram.weight < 0.2 * self.weight:
             return self  # a smaller histogram is not enough for a law
-        law = fit_spike_slab(self.histogram.to_histogram(), least_noise=LEAST_NOISE[dtype])
+        law = fit_with_signs(self.histogram.to_histogram(), self.lp.stats.signs, LEAST_NOISE[dtype])
         there = replace(self, law=law, new_to_law=0.0)
         if self.likelihood is None:
             return there
@@ -328,13 +356,14 @@ class OnlineModel:
     def _weigh_evidence(self, law: SpikeSlab, likelihood: OnlinePath, distance: float) -> Decision:
         """Whether codes are as the law says: Hausman's test between l_p and the likelihood, as after a fit."""
         r = self.effective_samples
-        if self.refine == "bernoulli-gaussian":
+        if self.refine not in ("auto", None):
             return AS_ASKED
-        if is_exact(law, r):
+        if self.mixture is None and is_exact(law, r):
             return EXACT
         stats = _scale(likelihood.stats, r / likelihood.stats.weight)
         cross = self.cross * (r / likelihood.bend_weight)
-        return apply_hausman_test(self.lp.stats.moments, replace(stats, extra={"cross": cross}), distance)
+        n_sd = 0.0 if self.mixture is None else CHANCE_SD
+        return apply_hausman_test(self.lp.stats.moments, replace(stats, extra={"cross": cross}), distance, n_sd)
 
 
 def compute_keep(n_samples: int, half_life: float | None) -> float:
@@ -364,6 +393,15 @@ def _bound_codes(partial: PartialStatistics, whitening: Whitening) -> float:
     return max(1.0, (reach + offset) * whitening.scale * stretch)
 
 
+def _measure_second_moments(partial: PartialStatistics, whitening: Whitening) -> Matrix:
+    """Mean of y y^T (k, k) over the samples of a part, in whitened coordinates."""
+    unit, away = math.ldexp(1.0, partial.exponent), partial.mean
+    away = away if whitening.mean is None else away - whitening.mean / unit
+    moments = (whitening.scale * unit) ** 2 * (partial.scatter / partial.weight + np.outer(away, away))
+    W = whitening.to_white
+    return np.asarray(moments if W is None else W @ moments @ W.T)
+
+
 def _make_empty(m: int) -> Statistics:
     """Moments of no samples."""
     return Statistics(0.0, gz=np.zeros(m), g2=np.zeros(m), slope=np.zeros(m), z2=np.zeros(m))
@@ -371,7 +409,8 @@ def _make_empty(m: int) -> Statistics:
 
 def _scale(stats: Statistics, factor: float) -> Statistics:
     """Sums of samples that count this much."""
-    return replace(_change_arrays(stats, lambda array: factor * array), weight=factor * stats.weight)
+    scaled = _change_arrays(stats, lambda array: factor * array)
+    return replace(scaled, weight=factor * stats.weight, signs=stats.signs)
 
 
 def _change_arrays(stats: Statistics, change: Callable[[Any], Any]) -> Statistics:

@@ -13,15 +13,18 @@ from elldict.solver.corruption import CorruptionSubsample, SparseCorruption, est
 from elldict.solver.directions import InverseIteration, PairwiseNewton
 from elldict.solver.loop import NOISE_FRACTION, PILOT_TOL, Phase, Problem, run_phases
 from elldict.solver.mixed_atoms import keep_plain_mixtures
+from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.model_selection import (
     AS_ASKED,
+    CHANCE_SD,
     MAX_PILOT_ERROR,
     NOTHING_TO_REFINE,
     decide,
     decide_on_cleaned,
+    decide_on_converged,
     error_bar,
 )
-from elldict.solver.objective import Lp, Quantities
+from elldict.solver.objective import Lp, Objective, Quantities
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
 
 MAX_SEPARATIONS = 4
@@ -65,6 +68,8 @@ class Refinement:
         obstacle = self._find_obstacle(pilot, wanted)
         if obstacle is not None:
             return self._keep(pilot, obstacle)
+        if wanted == "mixture" or (wanted == "auto" and pilot.stats.n_negative):
+            return self._choose_mixture(pilot, wanted)
         pilot = self._separate_atoms(pilot)
         if wanted == "sparse-corruption":
             return self._complete_cleaned(self._clean(pilot), "refined: as asked")
@@ -99,6 +104,19 @@ class Refinement:
             if n_moved == 0 or refined.stopped:
                 break
         return refined
+
+    def _choose_mixture(self, pilot: Estimate, wanted: str) -> Estimate:
+        """The estimate of the likelihood of mixtures, or that of l_p if the evidence is against it."""
+        assert isinstance(pilot.objective, Lp)
+        phase = self._make_newton_phase(MixtureLikelihood(self.drawn.fit_mixture(pilot), self.drawn.rows))
+        phase = replace(phase, objective_slack=0.0)
+        refined = run_phases(pilot.A, self.problem, [phase], secondary=pilot.objective)
+        decision = AS_ASKED if wanted != "auto" else decide_on_converged(pilot, refined, CHANCE_SD)
+        if not decision.accepted:
+            return replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
+        law = self.drawn.fit_law(refined.A, refined.stats.of_secondary().signs)
+        completed = self.complete(refined, law, decision.reason)
+        return replace(completed, refined="mixture")
 
     def suspects_corruption(self, A: Array, law: SpikeSlab) -> bool:
         """Whether samples look corrupted. Only entries of samples that are not whitened can have been hit."""
@@ -164,19 +182,8 @@ class Refinement:
 
     def _make_phases(self, A: Array) -> list[Phase]:
         """Phases that climb the likelihood from A, in the precision and to the tolerance of the l_p phase."""
-        lp = self.lp_phase
-        objective = SpikeSlabLikelihood(self.drawn.fit_rough_law(A), self.drawn)
-        newton = Phase(
-            objective,
-            PairwiseNewton(),
-            lp.precision,
-            lp.tol,
-            min(lp.max_iter, MAX_LIKELIHOOD_STEPS),
-            quantities=Quantities.GRADIENT | Quantities.MOMENTS,
-            objective_slack=LAW_SLACK,
-            noise_fraction=self.noise_fraction,
-            skip_final_evaluation=self.skip_final_evaluation,
-        )
+        objective, lp = SpikeSlabLikelihood(self.drawn.fit_rough_law(A), self.drawn), self.lp_phase
+        newton = self._make_newton_phase(objective)
         if not has_few_samples(self.problem.samples.n_samples, int(A.shape[1])):
             return [newton]
         inverse = replace(
@@ -187,6 +194,20 @@ class Refinement:
             max_iter=min(lp.max_iter, MAX_INVERSE_STEPS),
         )
         return [inverse, newton]
+
+    def _make_newton_phase(self, objective: Objective) -> Phase:
+        lp = self.lp_phase
+        return Phase(
+            objective,
+            PairwiseNewton(),
+            lp.precision,
+            lp.tol,
+            min(lp.max_iter, MAX_LIKELIHOOD_STEPS),
+            quantities=Quantities.GRADIENT | Quantities.MOMENTS,
+            objective_slack=LAW_SLACK,
+            noise_fraction=self.noise_fraction,
+            skip_final_evaluation=self.skip_final_evaluation,
+        )
 
     def _clean(self, pilot: Estimate) -> Estimate:
         """The estimate for samples cleaned from corruption."""

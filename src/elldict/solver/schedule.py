@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, total
+from elldict.backend.base import Array, Backend, to_numpy, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import GROWTH, Minibatches, Subsampler
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
-from elldict.solver.directions import FAR_CURVATURE, PairwiseNewton, pairwise_angles
+from elldict.solver.directions import FAR_CURVATURE, PairwiseNewton, pairwise_angles, random_orthonormal
 from elldict.solver.loop import (
     DEFAULT_TOL,
     NOISE_FRACTION,
@@ -32,13 +32,12 @@ from elldict.solver.loop import (
     run_phase,
     run_phases,
     run_starts,
-    score_sparsity,
 )
 from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, error_bar, is_exact
-from elldict.solver.objective import Lp, Quantities, Statistics, WithSecondary, primary_of
+from elldict.solver.objective import Lp, Quantities, Statistics, WithSecondary, primary_of, score_sparsity
 from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
-from elldict.theory.error_bars import chance_score
+from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
 
 Starts = Iterable[NDArray[np.float64]]
 Outcome = tuple[Estimate, tuple[Iteration, ...]]
@@ -125,13 +124,35 @@ class Schedule:
         phases, share = self._make_phases(samples), self._share_of(samples)
         pilot, problem, history = run_starts(samples, context.whitening, phases, starts, context.log, share, score)
         n_before = len(problem.iterations)
+        pilot = self._seek_less_sparse(pilot, problem, phases[-1])
         while samples is not context.samples and not pilot.stopped:
             if not isinstance(samples, Minibatches) and is_small(pilot):
                 break
             samples = self._choose_next(samples, pilot)
             problem = self._move_to(samples, problem)
-            pilot = run_phases(pilot.A, problem, self._make_phases(samples)[-1:])
+            phase = self._make_phases(samples)[-1]
+            pilot = self._seek_less_sparse(run_phases(pilot.A, problem, [phase]), problem, phase)
         return pilot, problem, history, n_before
+
+    def _seek_less_sparse(self, pilot: Estimate, problem: Problem, phase: Phase) -> Estimate:
+        """The l_p estimate, again with a negative sign of the atoms that look Gaussian if that leaves fewer of them.
+
+        Directions that hold less sparse codes alone have maxima of l_p where their mixtures look Gaussian. These atoms
+        begin at a random rotation of each other, where chance has no part in how they look.
+        """
+        objective = phase.objective
+        if pilot.stopped or not (isinstance(objective, Lp) and objective.signed):
+            return pilot
+        which = np.flatnonzero(look_gaussian(pilot, unseen=phase.minibatches))
+        if len(which) < 2:
+            return pilot
+        A, backend = to_numpy(pilot.A).copy(), Backend.of(pilot.A)
+        A[which] = random_orthonormal(len(which), len(which), self.context.rng) @ A[which]
+        phase = replace(phase, objective=replace(objective, if_in_doubt=-1.0))
+        other = run_phases(backend.asarray(A, "float64"), problem, [phase])
+        if other.stopped or np.sum(look_gaussian(other, unseen=phase.minibatches)) < len(which):
+            return replace(other, objective=pilot.objective)
+        return replace(pilot, n_iter=other.n_iter)
 
     def run_on_all(self, pilot: Estimate, problem: Problem) -> tuple[Estimate, Problem]:
         """The l_p estimate on all samples."""
@@ -146,7 +167,7 @@ class Schedule:
         """The refined estimate, begun on few samples; None if that leads nowhere."""
         context, few = self.context, problem.samples
         m, k = pilot.A.shape
-        if pilot.stopped or m < k or not is_small(pilot) or has_few_samples(few.n_samples, k):
+        if pilot.stopped or m < k or pilot.stats.n_negative or not is_small(pilot) or has_few_samples(few.n_samples, k):
             return None
         on_all = few is context.samples
         drawn = context.drawn if on_all else CodeSubsample.draw(few, context.whitening, context.rng)
@@ -273,13 +294,21 @@ def use_newton(phase: Phase) -> Phase:
     quantities = Quantities.GRADIENT | Quantities.MOMENTS
     if phase.objective.p > MAX_NEWTON_EXPONENT:
         return replace(phase, quantities=quantities)
-    direction = PairwiseNewton(least_curvature=FAR_CURVATURE)
-    return replace(phase, direction=direction, quantities=quantities, noise_fraction=NOISE_FRACTION)
+    objective, direction = replace(phase.objective, signed=True), PairwiseNewton(least_curvature=FAR_CURVATURE)
+    return replace(
+        phase, objective=objective, direction=direction, quantities=quantities, noise_fraction=NOISE_FRACTION
+    )
 
 
 def is_small(pilot: Estimate) -> bool:
     """Whether the error bar of an l_p estimate is small."""
     return error_bar(pilot.stats.moments, pilot.stats.weight) < SMALL_ERROR
+
+
+def look_gaussian(pilot: Estimate, *, unseen: bool) -> NDArray[np.bool_]:
+    """Which atoms of an l_p estimate have codes that look Gaussian; atoms were not sought in `unseen` samples."""
+    scores = score_sparsity(pilot.stats)
+    return scores < SURE_SCORE if unseen else find_gaussian(scores, int(pilot.A.shape[1]))
 
 
 def looks_gaussian(stats: Statistics) -> bool:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend
+from elldict.theory.accuracy import gaussian_moment
+
+SURE_SCORE = 3.0
+"""Standard errors of kappa from which the sign of an atom is not in doubt; and by which all atoms in doubt together
+have to be negative to be taken for that."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,36 @@ def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, uns
     return 2 * (within + xp.where(margin > 0, outside, xp.full_like(outside, math.inf)))
 
 
+@cache
+def kappa_variance(p: float) -> float:
+    """Variance, times the number of samples, of kappa = E|z|^p - (p - 1) E z^2 E|z|^(p-2) of Gaussian codes.
+
+    By the delta method it is that of |z|^p - (p - 1) (|z|^(p-2) + M z^2), with M = E|z|^(p-2).
+    """
+    M = gaussian_moment(p - 2)
+    terms = [(1.0, p), (1 - p, p - 2), ((1 - p) * M, 2.0)]
+    return sum(
+        a * b * (gaussian_moment(s + t) - gaussian_moment(s) * gaussian_moment(t)) for a, s in terms for b, t in terms
+    )
+
+
+def choose_signs(moments: CodeMoments, n_samples: float, p: float, if_in_doubt: float = 1.0) -> Array:
+    """Sign of each atom under l_p (m,): 1 where its codes are sparser than Gaussian ones, -1 where they are less so.
+
+    The objective has a maximum at an atom if its sign is that of kappa = E g z - E z^2 E g'. Where kappa is within a
+    few standard errors of zero, an atom takes the sign of all such atoms together; if that is in doubt too, the sign
+    `if_in_doubt`.
+    """
+    xp = Backend.of(moments.gz).xp
+    kappa = (moments.gz - moments.z2 * moments.slope) / moments.z2 ** (p / 2)
+    scores = kappa * math.sqrt(n_samples / kappa_variance(p))
+    doubtful = xp.astype(xp.abs(scores) < SURE_SCORE, scores.dtype)
+    together = if_in_doubt * SURE_SCORE + xp.sum(doubtful * scores) / xp.sqrt(xp.sum(doubtful) + 1e-9)
+    sure = xp.full_like(together, SURE_SCORE)
+    positive = scores + xp.minimum(xp.maximum(together, -sure), sure) >= 0
+    return xp.where(positive, xp.ones_like(scores), -xp.ones_like(scores))
+
+
 def whitening_error(n_directions: int, n_samples: float) -> float:
     """Error that atoms inherit from whitening by the covariance of r samples instead of the true one.
 
@@ -92,6 +128,20 @@ def sparsity_score(
     """
     gap = math.sqrt(2 / math.pi) - mean_magnitude / np.sqrt(mean_square)
     return np.asarray(gap / math.sqrt((1 - 3 / math.pi) / n_samples))
+
+
+def find_gaussian(scores: NDArray[np.float64], n_directions: int) -> NDArray[np.bool_]:
+    """Atoms whose codes cannot be told from Gaussian ones, by their sparsity scores (m,), found among n directions.
+
+    These are maxima of a search, which goes on among the Gaussian directions alone: the fewer there are, the less
+    chance alone can produce.
+    """
+    found, n_unsought = scores < chance_score(n_directions), n_directions - len(scores)
+    while True:
+        fewer = found & (scores < chance_score(n_unsought + int(np.sum(found))))
+        if np.all(fewer == found):
+            return found
+        found = fewer
 
 
 def chance_score(n_directions: int) -> float:

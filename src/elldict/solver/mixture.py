@@ -1,0 +1,178 @@
+"""Mixtures of Gaussians on a fixed grid: a law for the codes of any symmetric source, and its likelihood.
+
+The law of an atom is a sum of components N(mu, v) and N(-mu, v) of equal weight. Means and variances are fixed, so that
+the weights are a convex problem, without local maxima, and expectation maximisation takes two products of matrices a
+round. Components of mean zero make every symmetric law that is sparser than a Gaussian one (Laplace, Student, zero or
+Gaussian with noise); those with other means make uniform, binary and other laws that are less so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.backend.base import Array, Backend, Work, to_numpy
+from elldict.solver.objective import LinearCodes, Objective, Quantities, Terms, Weighted
+
+Matrix = NDArray[np.float64]
+
+FIRST_OCTAVE, LAST_OCTAVE, BINS_PER_OCTAVE = -11, 7, 32
+"""Bins of the absolute value of a code, in units of its standard deviation: equal steps of its logarithm to the base
+two. 32 an octave make them 2 % wide; smaller and larger codes go into the first and the last."""
+
+N_BINS = (LAST_OCTAVE - FIRST_OCTAVE) * BINS_PER_OCTAVE
+
+LEAST_STD, LARGEST_STD, N_STDS = 2.0**-4, 8.0, 32
+"""Standard deviations of components of mean zero, in steps of their logarithm. With a smaller one Newton's step comes
+close enough to a maximum in some fits only; sharper laws are for the spike-and-slab likelihood."""
+
+MEANS, STDS_ABOUT_MEANS = np.arange(1, 13) / 5, 0.1 * 2.0 ** np.arange(4)
+"""Means, and standard deviations about them, of the other components: up to 2.4, beyond which a code of unit variance
+that is less sparse than a Gaussian one hardly goes."""
+
+ROUNDS, UPDATE_ROUNDS = 200, 20
+"""Of expectation maximisation: for a first law, and from one that was right a step before."""
+
+SETTLED_MOVE = 0.02
+"""Distance, in radians, that no atom may exceed in a step for the law to stay as it is: what is then left to learn of
+the law changes the atoms in second order only."""
+
+
+def locate_bins(Z: Array, std: Array) -> Array:
+    """Bin of each code Z (b, m), counted through all atoms: those of atom i begin at i N_BINS."""
+    backend = Backend.of(Z)
+    xp = backend.xp
+    tiny = xp.full_like(Z[:1, :1], 2.0 ** (FIRST_OCTAVE - 1))
+    octaves = xp.log2(xp.maximum(xp.abs(Z) / std, tiny)) - FIRST_OCTAVE
+    bins = xp.astype(xp.clip(octaves * BINS_PER_OCTAVE, 0, N_BINS - 1), xp.int64)
+    return bins + N_BINS * xp.arange(int(Z.shape[1]), dtype=xp.int64, device=backend.device)
+
+
+@dataclass(frozen=True)
+class Components:
+    """Densities of all components, and their first two derivatives, at the centres of the bins (K, N_BINS)."""
+
+    centres: Matrix
+    q: Matrix
+    slope: Matrix
+    bend: Matrix
+    sparse: NDArray[np.bool_]  # (K,) of mean zero
+
+
+@cache
+def make_components() -> Components:
+    """Evaluate the components once."""
+    centres = 2.0 ** (FIRST_OCTAVE + (np.arange(N_BINS) + 0.5) / BINS_PER_OCTAVE)
+    stds = np.geomspace(LEAST_STD, LARGEST_STD, N_STDS)
+    means = np.concatenate([np.zeros(N_STDS), np.repeat(MEANS, len(STDS_ABOUT_MEANS))])
+    stds = np.concatenate([stds, np.tile(STDS_ABOUT_MEANS, len(MEANS))])
+    q, slope, bend = np.zeros((3, len(means), N_BINS))
+    for sign in (-1, 1):
+        away = (centres - sign * means[:, None]) / stds[:, None]
+        density = 0.5 * np.exp(-0.5 * away**2) / (math.sqrt(2 * math.pi) * stds[:, None])
+        q += density
+        slope -= density * away / stds[:, None]
+        bend += density * (away**2 - 1) / stds[:, None] ** 2
+    return Components(centres, q, slope, bend, means == 0)
+
+
+@dataclass(frozen=True)
+class MixtureLaw:
+    """Laws of the codes of m atoms."""
+
+    weights: Matrix  # (m, K) of the components
+    std: Matrix  # (m,) of the codes
+
+    def expand_log_density(self) -> tuple[Matrix, Matrix, Matrix]:
+        """Coefficients c of log q(z) = c0 + c1 |z| + c2 z^2 / 2 about the centre of every bin (m, N_BINS)."""
+        parts = make_components()
+        q, std, x = np.maximum(self.weights @ parts.q, 1e-290), self.std[:, None], parts.centres
+        first = self.weights @ parts.slope / q
+        second = self.weights @ parts.bend / q - first**2
+        linear = first - second * x
+        return np.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
+
+
+def fit_mixture(Z: Array, signs: Array) -> MixtureLaw:
+    """Law of codes Z (b, m) of atoms with these signs."""
+    codes = to_numpy(Z)
+    sparse = make_components().sparse
+    allowed = np.where(to_numpy(signs)[:, None] > 0, sparse[None, :], True)
+    weights = allowed / np.sum(allowed, axis=1, keepdims=True)
+    return _run_em(MixtureLaw(weights, np.sqrt(np.mean(codes**2, axis=0))), codes, ROUNDS)
+
+
+def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
+    """Law of codes Z (b, m) not far from those of `law`."""
+    codes = to_numpy(Z)
+    return _run_em(replace(law, std=np.sqrt(np.mean(codes**2, axis=0))), codes, UPDATE_ROUNDS)
+
+
+def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
+    """Expectation maximisation of the weights; those that are zero stay so."""
+    q, m = make_components().q, len(law.std)
+    count = np.bincount(locate_bins(codes, law.std).ravel(), minlength=m * N_BINS).reshape(m, N_BINS) / len(codes)
+    used = np.any(count > 0, axis=0)
+    q, count, weights = np.ascontiguousarray(q[:, used]), count[:, used], law.weights
+    for _ in range(rounds):
+        weights = weights * ((count / np.maximum(weights @ q, 1e-290)) @ q.T)
+    return replace(law, weights=weights / np.sum(weights, axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class MixtureLikelihood(LinearCodes):
+    """F = log q(z), the log-likelihood of codes under a mixture of Gaussians for each atom, by tables over bins."""
+
+    law: MixtureLaw
+    # drawn samples (b, k), from which the law is fitted anew when A has moved far; None: it stays as it is
+    rows: Array = field(default=None, repr=False, compare=False)
+    known: dict[tuple[Backend, str], tuple[Array, ...]] = field(
+        default_factory=dict, repr=False, compare=False, kw_only=True
+    )
+
+    convex: ClassVar[bool] = False
+
+    @property
+    def fixed(self) -> bool:  # type: ignore[override]
+        """Whether the law stays as it is while A moves."""
+        return self.rows is None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "known": {}, "rows": None}  # pickled for other processes, to be evaluated there
+
+    def updated(self, A: Array, largest_move: float) -> MixtureLikelihood:
+        """Fit the law to the codes at A, unless atoms have settled."""
+        if self.rows is None or largest_move < SETTLED_MOVE:
+            return self
+        law = update_mixture(self.law, self.rows @ Backend.of(self.rows).asarray(A, "float64").T)
+        return replace(self, law=law, known={})
+
+    def resumed(self, before: Objective) -> MixtureLikelihood:
+        """Go on with the law of the phase before."""
+        return replace(self, law=before.law, known={}) if isinstance(before, MixtureLikelihood) else self
+
+    def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
+        """Evaluate at the codes Z (b, m)."""
+        std, *tables = self.tables(Z)
+        bins = xp.reshape(locate_bins(Z, std), (-1,))
+        level, linear, second = (xp.reshape(xp.take(table, bins), Z.shape) for table in tables)
+        linear = work.map(xp.multiply, linear, xp.sign(Z), into="linear")
+        g = work.map(xp.add, work.map(xp.multiply, second, Z, into="g"), linear, into="g")
+        z2 = work.map(xp.multiply, Z, Z, into="square")
+        value = Weighted(((1.0, level), (1.0, (linear, Z)), (0.5, (second, z2))))
+        if Quantities.MOMENTS not in quantities:
+            return Terms(g, value=value, z2=z2)
+        return Terms(g, slope=second, value=value, z2=z2)
+
+    def tables(self, Z: Array) -> tuple[Array, ...]:
+        """Standard deviations (m,), and tables over the bins of all atoms, for codes like these."""
+        backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
+        if (backend, dtype) not in self.known:
+            tables = (table.ravel() for table in self.law.expand_log_density())
+            self.known[backend, dtype] = tuple(backend.asarray(table, dtype) for table in (self.law.std, *tables))
+        return self.known[backend, dtype]

@@ -1,0 +1,237 @@
+"""Sources of any law that is not Gaussian: the sign of an atom, the law of its codes, and what follows from both."""
+
+import math
+import warnings
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from elldict import LpDictionaryLearning
+from elldict.data.dataset import ArrayDataset
+from elldict.data.statistics import Whitening, compute_statistics
+from elldict.metrics import match_atoms, recovery_error
+from elldict.solver.directions import random_orthonormal
+from elldict.solver.mixture import N_BINS, fit_mixture, make_components
+from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives, evaluate
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
+from elldict.theory import gaussian_moment
+from elldict.theory.error_bars import CodeMoments, choose_signs, find_gaussian, kappa_variance
+
+ALL = Quantities.GRADIENT | Quantities.MOMENTS
+KINDS = ["uniform"] * 4 + ["binary"] * 2 + ["laplace"] * 4 + ["sparse"] * 2
+
+
+def draw(kind, r, rng):
+    """Codes of unit variance."""
+    return {
+        "uniform": lambda: math.sqrt(3) * rng.uniform(-1, 1, r),
+        "binary": lambda: rng.choice([-1.0, 1.0], r),
+        "laplace": lambda: rng.laplace(size=r) / math.sqrt(2),
+        "sparse": lambda: rng.standard_normal(r) * (rng.random(r) < 0.3) / math.sqrt(0.3),
+        "gaussian": lambda: rng.standard_normal(r),
+        "sine": lambda: math.sqrt(2) * np.sin(rng.uniform(0, 2 * math.pi, r)),
+    }[kind]()
+
+
+def mix(kinds, r, seed):
+    """Samples of these sources, their orthonormal dictionary, and their codes."""
+    rng = np.random.default_rng(seed)
+    codes = np.column_stack([draw(kind, r, rng) for kind in kinds])
+    dictionary = random_orthonormal(len(kinds), len(kinds), rng)
+    return codes @ dictionary, dictionary, codes
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return mix(KINDS, 8000, 0)
+
+
+def prepare(X, *, whiten):
+    samples = ArrayDataset(X)
+    statistics = compute_statistics(samples, center=False, precise=True)
+    return samples, Whitening.of(statistics, center=False, whiten=whiten)
+
+
+@pytest.mark.parametrize("p", [2.5, 3, 4])
+def test_kappa_of_gaussian_codes_has_the_variance_that_signs_are_judged_by(p):
+    """Of 4000 kappas the variance is known to 2 / sqrt(2 * 4000) = 2.2 %, one standard error; 4 of them are allowed."""
+    r, z = 400, np.random.default_rng(0).standard_normal((400, 4000))
+    size = np.abs(z)
+    kappa = np.mean(size**p, axis=0) - (p - 1) * np.mean(z**2, axis=0) * np.mean(size ** (p - 2), axis=0)
+    assert np.var(kappa) * r == pytest.approx(kappa_variance(p), rel=0.09 + 0.02 * p)  # and terms of order 1/r
+
+
+@pytest.mark.parametrize("kind", ["uniform", "binary", "sine", "laplace", "sparse"])
+def test_an_atom_has_the_sign_of_its_kappa(kind):
+    z = draw(kind, 4000, np.random.default_rng(0))[:, None]
+    g, slope = compute_derivatives(Lp(3), z)
+    moments = CodeMoments(*(np.mean(x, axis=0) for x in (g * z, g * g, slope, z * z)))
+    assert choose_signs(moments, 4000, 3)[0] == (1 if kind in ("laplace", "sparse") else -1)
+
+
+@pytest.mark.parametrize("in_doubt", [1.0, -1.0])
+def test_atoms_in_doubt_take_the_sign_of_each_other_or_the_one_they_are_given(in_doubt):
+    """Scores of -1 are in doubt one by one; of 50 atoms together they are not."""
+    error = math.sqrt(kappa_variance(3) / 1000)
+    for m, signs in ((1, in_doubt), (50, -1.0)):
+        ones = np.ones(m)
+        moments = CodeMoments(gz=2 * ones - error, g2=ones, slope=2 * ones, z2=ones)
+        np.testing.assert_array_equal(choose_signs(moments, 1000, 3, in_doubt), signs * ones)
+
+
+def test_few_gaussian_atoms_are_told_by_a_lower_score_than_many():
+    """The largest score of chance among two directions is far below that among forty."""
+    assert np.sum(find_gaussian(np.r_[np.full(38, 50.0), 2.0, 2.0], 40)) == 2
+    assert np.sum(find_gaussian(np.r_[np.full(38, 50.0), 6.0, 6.0], 40)) == 0
+    assert np.sum(find_gaussian(np.full(40, 6.0), 40)) == 40
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+def test_the_gradient_of_signed_l_p_is_its_derivative_but_for_what_no_rotation_changes(mixed, whiten):
+    """Along the angle of two atoms, that of sum_i s_i E|z_i|^p / p + c_i E z_i^2 / 2, with c as it is at A."""
+    X, dictionary, _ = mixed
+    samples, whitening = prepare(X, whiten=whiten)
+    A = dictionary if not whiten else np.linalg.qr(whitening.to_white @ dictionary.T)[0].T
+    here = evaluate(samples, whitening, Lp(3, signed=True), A, ALL, "float64")
+    assert 0 < here.n_negative < 12
+    plain = evaluate(samples, whitening, Lp(3), A, ALL, "float64")
+    c = (1 - here.signs) * plain.gz / plain.z2
+    Y, h = whitening.whiten(X), 1e-5
+
+    def value(first, second, angle):
+        moved = A.copy()
+        moved[first] = math.cos(angle) * A[first] + math.sin(angle) * A[second]
+        moved[second] = math.cos(angle) * A[second] - math.sin(angle) * A[first]
+        Z = Y @ moved.T
+        return np.sum(here.signs * np.sum(np.abs(Z) ** 3, axis=0) / 3 + c * np.sum(Z**2, axis=0) / 2)
+
+    C = here.G @ A.T
+    for first, second in ((0, 1), (0, 4), (0, 6), (6, 10), (4, 11)):
+        rise = (value(first, second, h) - value(first, second, -h)) / (2 * h)
+        assert C[first, second] - C[second, first] == pytest.approx(rise, abs=1e-5 * len(X))
+
+
+def test_signed_statistics_are_those_of_the_derivatives_code_by_code(mixed):
+    """Sums of g z, g^2 and slope over all codes, with g mirrored at its linear part for negative atoms."""
+    X, dictionary, _ = mixed
+    samples, whitening = prepare(X, whiten=False)
+    stats = evaluate(samples, whitening, Lp(3, signed=True), dictionary, ALL, "float64")
+    Z = whitening.whiten(X) @ dictionary.T
+    g, slope = compute_derivatives(Lp(3), Z, stats.signs)
+    for ours, theirs in ((stats.gz, g * Z), (stats.g2, g * g), (stats.slope, slope)):
+        np.testing.assert_allclose(ours, np.sum(theirs, axis=0), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(np.sum(stats.G * dictionary, axis=1), stats.gz, rtol=1e-9)
+
+
+def test_l_p_beside_another_objective_has_the_same_signs(mixed):
+    X, dictionary, _ = mixed
+    samples, whitening = prepare(X, whiten=False)
+    law = SpikeSlab(np.full(12, 0.3), np.full(12, 3.0), 0.1)
+    both = WithSecondary(SpikeSlabLikelihood(law), Lp(3, signed=True))
+    stats = evaluate(samples, whitening, both, dictionary, ALL, "float64")
+    alone = evaluate(samples, whitening, Lp(3, signed=True), dictionary, ALL, "float64")
+    beside = stats.of_secondary()
+    for name in ("value", "gz", "slope", "g2", "signs"):
+        np.testing.assert_allclose(getattr(beside, name), getattr(alone, name), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(stats.secondary, alone.G, rtol=1e-9, atol=1e-6)
+    Z = whitening.whiten(X) @ dictionary.T
+    crossed = np.sum(compute_derivatives(Lp(3), Z, alone.signs)[0] * compute_derivatives(both.primary, Z)[0], axis=0)
+    np.testing.assert_allclose(stats.extra["cross"], crossed, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "sign"), [("laplace", 1), ("uniform", -1), ("binary", -1), ("gaussian", 1)])
+def test_a_mixture_is_a_density_and_close_to_that_of_its_codes(kind, sign):
+    """Its weights and its integral are one, and its mean log density is that of the best Gaussian or better."""
+    z = draw(kind, 4000, np.random.default_rng(0))
+    law = fit_mixture(z[:, None], np.array([float(sign)]))
+    parts = make_components()
+    density = law.weights[0] @ parts.q
+    edges = np.r_[0.0, parts.centres * 2 ** (0.5 / 32)]
+    assert np.sum(law.weights) == pytest.approx(1)
+    assert 2 * np.sum(density * np.diff(edges)) == pytest.approx(1, abs=2e-3)  # of bins 2 % wide
+    bins = np.clip(np.searchsorted(edges, np.abs(z) / law.std[0]) - 1, 0, N_BINS - 1)
+    gain = np.mean(np.log(density[bins])) - (-0.5 * math.log(2 * math.pi * math.e))
+    # entropy of a Gaussian less that of the law, nats; binary codes: a Gaussian of standard deviation .1 about each
+    expected = {"laplace": 0.072, "uniform": 0.176, "gaussian": 0.0, "binary": math.log(10 / 2)}[kind]
+    assert expected - 0.03 < gain < expected + 0.5 * (kind == "binary") + 0.02
+
+
+@pytest.mark.parametrize("options", [{}, {"whiten": True}, {"center": True, "whiten": True, "n_init": 2}])
+def test_sources_of_every_law_are_found_at_the_error_that_is_stated(options):
+    """Over five seeds the mean error is known to about 15 %: 12 atoms, each the sum of 11 squares."""
+    errors, stated = [], []
+    for seed in range(5):
+        X, dictionary, _ = mix(KINDS, 8000, seed)
+        model = LpDictionaryLearning(random_state=seed, **options).fit(X)  # a warning would be an error
+        cosines = match_atoms(model.components_, dictionary).cosines
+        assert np.min(cosines) > 0.99
+        errors.append(2 * np.mean(1 - cosines**2))
+        stated.append(model.expected_error_)
+        assert model.refined_ == "mixture"
+        assert model.converged_
+    assert np.mean(stated) / 1.7 < np.mean(errors) < 1.7 * np.mean(stated)
+
+
+def test_many_less_sparse_sources_among_sparse_ones_are_found():
+    """Their mixtures look Gaussian to l_p, which climbs to such mixtures unless their sign is negative."""
+    X, dictionary, _ = mix(["laplace"] * 8 + ["uniform"] * 24, 8000, 0)
+    model = LpDictionaryLearning(random_state=0).fit(X)
+    assert recovery_error(model.components_, dictionary) < 0.01
+
+
+def test_order_and_objective_count_how_far_codes_are_from_gaussian(mixed):
+    X, _, _ = mixed
+    model = LpDictionaryLearning(random_state=0).fit(X)
+    scale = 1 / math.sqrt(np.mean(X**2))
+    moment = np.mean(np.abs(scale * model.transform(X)) ** 3, axis=0)
+    gamma = gaussian_moment(3)
+    counted = np.where(moment > gamma, moment, 2 * gamma - moment)  # of each of these sources on the side of its sign
+    assert np.all(np.diff(counted) <= 1e-12)
+    assert model.objective_ == pytest.approx(np.mean(counted))
+
+
+def test_a_less_sparse_code_is_never_zero(mixed):
+    X, dictionary, _ = mixed
+    model = LpDictionaryLearning(random_state=0).fit(X)
+    order = np.argsort(match_atoms(model.components_, dictionary).indices)
+    np.testing.assert_allclose(model.density_[order[:6]], 1)
+    np.testing.assert_allclose(model.scale_[order[:6]], 1, atol=0.05)
+    assert np.all(model.density_[order[10:]] < 0.6)
+    assert np.isfinite(model.score(X))
+
+
+@pytest.mark.parametrize("source", ["npy", "dask", "float32", "batches"])
+def test_every_source_finds_them(mixed, source, tmp_path):
+    X, dictionary, _ = mixed
+    here = LpDictionaryLearning(random_state=0, whiten=True).fit(X)
+    model = LpDictionaryLearning(random_state=0, whiten=True)
+    if source == "batches":
+        for part in np.array_split(X, 10):
+            model.partial_fit(part)
+        assert model.refined_ == "mixture"
+        assert model.n_samples_seen_ == len(X)
+        assert np.min(match_atoms(model.components_, dictionary).cosines) > 0.99
+        return
+    np.save(tmp_path / "X.npy", X)
+    given = {"npy": str(tmp_path / "X.npy"), "dask": da.from_array(X, chunks=(1000, 12))}
+    model.fit(given.get(source, X.astype("float32")))
+    tolerance = 2e-3 if source == "float32" else 1e-10
+    np.testing.assert_allclose(model.components_, here.components_, atol=tolerance)
+
+
+def test_a_mixture_can_be_asked_for_and_is_no_worse_than_l_p_on_laplace_sources():
+    """The variance of an angle is that of g over the squared curvature: a third of that of p = 3 for the true law."""
+    X, dictionary, _ = mix(["laplace"] * 10, 8000, 0)
+    by_lp, by_law = (LpDictionaryLearning(refine=refine, random_state=0).fit(X) for refine in (None, "mixture"))
+    assert by_law.refined_ == "mixture"
+    assert by_law.status_.endswith("refined: as asked")
+    assert recovery_error(by_law.components_, dictionary) < 0.6 * recovery_error(by_lp.components_, dictionary)
+
+
+def test_the_power_method_does_not_seek_them(mixed):
+    X, dictionary, _ = mixed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LpDictionaryLearning(solver="power", refine=None, random_state=0).fit(X)
+    assert np.min(np.max(np.abs(model.components_ @ dictionary.T), axis=0)) < 0.95
