@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from elldict import datasets, exceptions, metrics, theory
     from elldict.data.open import open_samples
-    from elldict.estimator import LpDictionaryLearning, load
+    from elldict.estimator import LpDictionaryLearning
+    from elldict.models import load
     from elldict.result import Iteration
 
 __version__ = "0.1.0"
@@ -18,7 +19,7 @@ __all__ = ["Iteration", "LpDictionaryLearning", "datasets", "exceptions", "load"
 _HOMES = {
     "Iteration": "result",
     "LpDictionaryLearning": "estimator",
-    "load": "estimator",
+    "load": "models",
     "open_samples": "data.open",
 }
 

@@ -127,7 +127,8 @@ SCALARS: dict[str, type] = {
     "corruption_scale_": float,
     "_rest_std": float,
 }
-ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
+ROWS = ("components", "unmixing", "mean")  # atoms as rows, the rows that make their codes, and the mean
+VECTORS = ("density", "scale", "atom_error")
 REFINEMENTS = (None, "bernoulli-gaussian", "sparse-corruption")
 
 MAX_INVERSE_ERROR = 0.01
@@ -148,7 +149,9 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
     }
     if hasattr(model, "feature_names_in_"):
         header["feature_names_in_"] = [str(name) for name in model.feature_names_in_]
-    arrays = {name: to_numpy(getattr(model, f"{name}_")) for name in ARRAYS}
+    rows = (model.mixing_.T, model.unmixing_, model._mean)
+    arrays = {name: to_numpy(array) for name, array in zip(ROWS, rows, strict=True)}
+    arrays |= {name: to_numpy(getattr(model, f"{name}_")) for name in VECTORS}
     arrays["rest"] = to_numpy(model._rest)
     arrays["history"] = tabulate_iterations(model.history_)
     return header, arrays
@@ -168,13 +171,15 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
         raise ValueError(f"refined_ is {header['refined_']!r}")
     model.refined_ = header["refined_"]
     shapes = {"components": (m, n), "unmixing": (m, n), "mean": (n,)}
-    for name in ARRAYS:
+    for name in (*ROWS, *VECTORS):
         array, shape = arrays[name], shapes.get(name, (m,))
         finite = name == "atom_error" or np.all(np.isfinite(array))  # atoms beyond the rank have no error
         if array.shape != shape or array.dtype.kind != "f" or not finite:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
-        setattr(model, f"{name}_", array)
     _check_values(arrays)
+    model._name_rows(*(arrays[name] for name in ROWS))
+    for name in VECTORS:
+        setattr(model, f"{name}_", arrays[name])
     rest = arrays["rest"]
     if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")

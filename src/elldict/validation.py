@@ -81,9 +81,9 @@ def _left_to_scikit_learn(X: Any) -> bool:
     return isinstance(X, np.memmap) and (X.ndim != 2 or X.dtype.kind not in "fiub" or min(X.shape) < 2)
 
 
-def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Array:
-    """Return codes as an array of the kind of the fitted components, with as many columns as atoms."""
-    check_same_space(estimator, codes, components, "inverse_transform")
+def check_codes(estimator: BaseEstimator, codes: Any, unmixing: Array) -> Array:
+    """Return codes as an array of the kind of the fitted ones, with as many columns as atoms."""
+    check_same_space(estimator, codes, unmixing, "inverse_transform")
     if array_api_compat.is_dask_array(codes):
         if codes.ndim != 2:
             raise ValueError(f"Expected a 2D array of codes, got {codes.ndim}D with shape {codes.shape}.")
@@ -95,9 +95,9 @@ def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Arra
     else:
         _refuse_masked(codes)
         codes = check_array(codes, dtype=[np.float64, np.float32])
-    if codes.shape[1] != components.shape[0]:
+    if codes.shape[1] != unmixing.shape[0]:
         raise ValueError(
-            f"Codes of shape {tuple(codes.shape)} given, expected (n_samples, n_components_={components.shape[0]})."
+            f"Codes of shape {tuple(codes.shape)} given, expected (n_samples, n_components_={unmixing.shape[0]})."
         )
     return codes
 

@@ -27,7 +27,7 @@ from elldict.cli.printing import (
 if TYPE_CHECKING:
     from elldict.backend.base import Array, Backend
     from elldict.data.dataset import Dataset
-    from elldict.estimator import LpDictionaryLearning
+    from elldict.estimator import LpEstimator
 
 app = typer.Typer(
     add_completion=False,
@@ -211,8 +211,9 @@ def score(model: ModelFile, data: DataFile, column: Column = None, block_size: B
 @app.command()
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
-    lines = (("file", describe_file(model)), *describe_model(_open_model(model)))
-    print_summary("[bold]LpDictionaryLearning[/]", lines)
+    fitted = _open_model(model)
+    lines = (("file", describe_file(model)), *describe_model(fitted))
+    print_summary(f"[bold]{type(fitted).__name__}[/]", lines)
 
 
 def _check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: bool = False) -> None:
@@ -244,8 +245,8 @@ def _open_data(path: Path, columns: Sequence[str] | None, block_size: int | None
     return open_samples(path, column=column, block_size=block_size)
 
 
-def _open_model(path: Path) -> LpDictionaryLearning:
-    from elldict.estimator import load  # noqa: PLC0415
+def _open_model(path: Path) -> LpEstimator:
+    from elldict.models import load  # noqa: PLC0415
 
     with raise_as_mistakes():
         return load(path)
@@ -260,7 +261,7 @@ class NonZeroKernel:
 
 
 def _choose_algorithm(
-    model: LpDictionaryLearning, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
+    model: LpEstimator, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
 ) -> None:
     """Put the options of the command line in place of the model's; an option that would do nothing is a mistake."""
     name = algorithm.value if algorithm else model.transform_algorithm
