@@ -127,9 +127,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             if self.verbose:
                 log.callback = stack.enter_context(progress_bar(f"l_{self.p}", self.tol, log.callback))
             fit = fit_dictionary(samples, options, rng, log, stacklevel=4)
-        self._keep(fit.result, given.backend, samples.dtype)
         self._state: State = fit
         self.n_samples_seen_ = samples.n_samples
+        self._keep(fit.result, given.backend, samples.dtype)
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
@@ -175,8 +175,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         samples = check_batch(self, X, first=state is None)
         rng = check_rng(self.random_state, stream=1)
         state, result = add_batch(state, samples, self._options(), self.half_life, rng, stacklevel=4)
-        self._keep(result, samples.backend, samples.dtype)
         self._state, self.n_samples_seen_ = state, count_seen(state)
+        self._keep(result, samples.backend, samples.dtype)
 
     def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
         """Codes of samples, by `transform_algorithm`.

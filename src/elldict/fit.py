@@ -37,6 +37,7 @@ class Options:
     max_iter: int
     tol: float
     n_init: int
+    clip: bool = False  # lower an n_components above the rank, with a warning, instead of refusing it
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,12 @@ def fit_dictionary(
         log.capture = CudaGraphStepper.try_to_make
     statistics = compute_statistics(samples, center=options.center, precise=options.whiten)
     log.passes += 1
-    m = check_n_components(options.n_components, statistics, whiten=options.whiten)
+    m = check_n_components(options.n_components, statistics, whiten=options.whiten, clip=options.clip)
+    if stacklevel is not None and m < (options.n_components or 0):
+        message = f"n_components is too large: it will be set to {m}, the number of directions in which X varies"
+        warnings.warn(
+            f"{message} ({samples.n_samples} samples of {samples.n_features} features).", stacklevel=stacklevel + 1
+        )
     doubts = list(diagnostics.doubt_samples(statistics, whiten=options.whiten))
     for category, message in doubts if stacklevel is not None else ():
         warnings.warn(message, category, stacklevel=(stacklevel or 0) + 1)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 
 from elldict.estimator import LpDictionaryLearning
+from elldict.ica import LpICA
 from elldict.persistence import ModelFileError, read, unpack_model
 
 __all__ = ["load"]
 
-MODELS = {"LpDictionaryLearning": LpDictionaryLearning}
+MODELS: dict[str, type[LpDictionaryLearning] | type[LpICA]] = {
+    "LpDictionaryLearning": LpDictionaryLearning,
+    "LpICA": LpICA,
+}
 """Classes that a model file may name: a file chooses among these, and imports nothing."""
 
 
-def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
-    """Read a model written by :meth:`LpDictionaryLearning.save`.
+def load(path: str | os.PathLike[str]) -> LpDictionaryLearning | LpICA:
+    """Read a model written by `save` of an estimator.
 
     Nothing in the file is executed, and everything in it is checked before it is used.
 
@@ -25,8 +29,8 @@ def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
 
     Returns
     -------
-    LpDictionaryLearning
-        The fitted estimator, with NumPy arrays.
+    LpDictionaryLearning or LpICA
+        The fitted estimator, of the class that the file names, with NumPy arrays.
 
     Raises
     ------
@@ -45,7 +49,10 @@ def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
     True
     """
     header, arrays = read(path)
+    name = header.get("class", "LpDictionaryLearning")  # the only one there was when files named none
+    if not isinstance(name, str) or name not in MODELS:
+        raise ModelFileError(f"{path} holds a model of the class {name!r}, expected one of {', '.join(MODELS)}.")
     try:
-        return unpack_model(LpDictionaryLearning, header, arrays)
+        return unpack_model(MODELS[name], header, arrays)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ModelFileError(f"{path} does not hold a fitted LpDictionaryLearning: {error}") from error
+        raise ModelFileError(f"{path} does not hold a fitted {name}: {error}") from error

@@ -150,11 +150,13 @@ def check_refinement(refine: str | None, *, whiten: bool) -> None:
         )
 
 
-def check_n_components(n_components: int | None, statistics: SampleStatistics, *, whiten: bool) -> int:
-    """Return the number of atoms to learn."""
+def check_n_components(n_components: int | None, statistics: SampleStatistics, *, whiten: bool, clip: bool) -> int:
+    """Return the number of atoms to learn; one that is too large is refused, or lowered if `clip`."""
     n, k = statistics.n_features, statistics.rank
     if n_components is None:
         return k if whiten else n
+    if clip:
+        n_components = min(n_components, k if whiten else n)
     check_n_components_at_most(n_components, n)
     if whiten and n_components > k:
         raise ValueError(
