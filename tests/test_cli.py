@@ -171,6 +171,14 @@ def test_options_of_fit_are_parameters_of_the_model(ask, files):
     assert wanted.items() <= elldict.load("new.npz").get_params().items()
 
 
+@pytest.mark.parametrize(
+    ("options", "whiten"), [(["--whiten-all"], "all"), (["--whiten", "--whiten-all"], "all"), ([], False)]
+)
+def test_all_directions_may_be_whitened(ask, files, options, whiten):
+    assert ask("fit", "data.npy", "-o", "new.npz", "--max-iter", "77", "--tol", "1e-3", "--quiet", *options).code == 0
+    assert elldict.load("new.npz").whiten == whiten
+
+
 def test_refinement_and_falling_exponents_are_options_of_fit(ask, files):
     outcome = ask("fit", "data.npy", "-o", "r.npz", "--p", "3,2.5", "--refine", "auto", "--seed", "0")
     assert outcome.code == 0

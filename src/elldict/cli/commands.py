@@ -118,7 +118,16 @@ def fit(
         Refinement, typer.Option(help="Maximum likelihood after l_p; 'none' gives the paper's answer.")
     ] = Refinement.auto,
     center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean of the samples.")] = False,
-    whiten: Annotated[bool, typer.Option("--whiten/--no-whiten", help="Atoms need not be orthogonal.")] = False,
+    whiten: Annotated[
+        bool,
+        typer.Option(
+            "--whiten/--no-whiten",
+            help="Atoms need not be orthogonal; fewer than features are learned in as many principal directions.",
+        ),
+    ] = False,
+    whiten_all: Annotated[
+        bool, typer.Option("--whiten-all", help="The same, but fewer atoms are sought in all directions.")
+    ] = False,
     max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
     tol: Annotated[float, typer.Option(help="Step (root mean square) at which a start has converged.")] = 1e-6,
     n_init: Annotated[int, typer.Option(help="Number of random starts.")] = 1,
@@ -151,7 +160,7 @@ def fit(
         solver=solver.value,
         refine=None if refine is Refinement.none else refine.value,
         center=center,
-        whiten=whiten,
+        whiten="all" if whiten_all else whiten,
         max_iter=max_iter,
         tol=tol,
         n_init=n_init,
