@@ -115,7 +115,7 @@ def test_independent_components(ask, files, samples):
         assert words in outcome.err
 
 
-@pytest.mark.parametrize("option", ["--center", "--no-center", "--whiten", "--no-whiten"])
+@pytest.mark.parametrize("option", ["--center", "--no-center", "--whiten", "--no-whiten", "--whiten-all"])
 def test_what_ica_implies_or_excludes_is_not_given_too(ask, files, option):
     outcome = ask("fit", "data.npy", "-o", "ica.npz", "--ica", option)
     assert is_one_clear_line(outcome)
@@ -208,6 +208,14 @@ def test_options_of_fit_are_parameters_of_the_model(ask, files):
     assert outcome == Outcome(0, "", "")
     wanted = {"center": True, "whiten": True, "max_iter": 77, "tol": 1e-3, "random_state": None}
     assert wanted.items() <= elldict.load("new.npz").get_params().items()
+
+
+@pytest.mark.parametrize(
+    ("options", "whiten"), [(["--whiten-all"], "all"), (["--whiten", "--whiten-all"], "all"), ([], False)]
+)
+def test_all_directions_may_be_whitened(ask, files, options, whiten):
+    assert ask("fit", "data.npy", "-o", "new.npz", "--max-iter", "77", "--tol", "1e-3", "--quiet", *options).code == 0
+    assert elldict.load("new.npz").whiten == whiten
 
 
 def test_refinement_and_falling_exponents_are_options_of_fit(ask, files):

@@ -24,6 +24,7 @@ from elldict.theory.error_bars import (
     chance_score,
     sampling_condition,
     sparsity_score,
+    subspace_errors,
     whitening_error,
     with_small_sample_correction,
 )
@@ -71,11 +72,10 @@ def estimate_atom_errors(
     """Error bar of each row of A (m,): sampling, mixtures, dependence, correlation, whitening, an early end."""
     assert estimate.lp_stats is not None
     r, moments = estimate.lp_stats.weight, estimate.stats.moments
-    n_unsought, variance = 0, 0.0
-    if estimate.A.shape[0] < statistics.rank:
-        n_unsought, variance = find_unsought(estimate, statistics)
+    m, k = estimate.A.shape  # k directions are sought, which may be fewer than samples vary in
+    n_unsought, variance = find_unsought(estimate) if m < k else (0, 0.0)
     first_order = atom_errors(moments, r, n_unsought, variance)
-    errors = np.array(to_numpy(with_small_sample_correction(first_order, statistics.rank, r)))
+    errors = np.array(to_numpy(with_small_sample_correction(first_order, k, r)))
     for pair in estimate.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         at_least = NEARLY_SEPARATE_ERROR if pair.nearly_separate else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], at_least)
@@ -84,15 +84,36 @@ def estimate_atom_errors(
     if correlated is not None:
         errors = errors + correlated
     if whitening.whitened:
-        errors = errors + whitening_error(statistics.rank, r)
+        errors = errors + whitening_error(k, r)
+    if whitening.n_discarded:
+        variances, directions = statistics.principal
+        atoms = whitening.components(to_numpy(estimate.A)) @ directions[:, :k]
+        errors = errors + subspace_errors(variances[: k + whitening.n_discarded], atoms, r)
     return np.asarray(np.clip(errors, least, 1.0))
 
 
-def find_unsought(estimate: Estimate, statistics: SampleStatistics) -> tuple[int, float]:
-    """Number of directions in which samples vary and that belong to no atom, and their variance."""
-    n_unsought = statistics.rank - int(estimate.A.shape[0])
-    left = statistics.rank - total(estimate.stats.moments.z2)
-    return n_unsought, max(0.0, left) / max(n_unsought, 1)
+def find_unsought(estimate: Estimate) -> tuple[int, float]:
+    """Number of the k directions that belong to no atom, and their variance in whitened coordinates."""
+    m, k = estimate.A.shape
+    left = k - total(estimate.stats.moments.z2)
+    return k - m, max(0.0, left) / max(k - m, 1)
+
+
+def find_rest(
+    estimate: Estimate, whitening: Whitening, statistics: SampleStatistics
+) -> tuple[NDArray[np.float64], float]:
+    """Rows (any, n) for the directions in which samples vary and that belong to no atom, and the std along them.
+
+    One for all, the root mean square: directions that were discarded are taken for noise, as probabilistic PCA does.
+    """
+    m, k = estimate.A.shape
+    if not whitening.n_discarded:  # orthonormal rows orthogonal to those of A
+        rest = np.linalg.qr(to_numpy(estimate.A).T, mode="complete")[0].T[m:]
+        std = math.sqrt(find_unsought(estimate)[1])
+        return whitening.unmixing(rest), std if whitening.whitened else std / whitening.scale
+    span = statistics.eigenvectors[:, : k + whitening.n_discarded].T
+    rest = np.linalg.qr(span @ to_numpy(whitening.to_white).T, mode="complete")[0].T[k:] @ span
+    return rest, statistics.unit * math.sqrt(float(np.sum((rest @ statistics.scatter) * rest)) / len(rest))
 
 
 def make_result(
@@ -110,10 +131,9 @@ def make_result(
     components, unmixing = atoms
     n_filled = len(components) - len(order)  # atoms beyond the rank have no codes
     unit = 1.0 if whitening.whitened else whitening.scale
-    rest, rest_std = np.zeros((0, statistics.rank)), 1.0
-    if len(order) < statistics.rank:  # orthonormal rows orthogonal to those of A
-        rest = np.linalg.qr(to_numpy(estimate.A).T, mode="complete")[0].T[len(order) :]
-        rest_std = float(np.sqrt(find_unsought(estimate, statistics)[1])) / unit
+    rest, rest_std = np.zeros((0, statistics.n_features)), 1.0
+    if len(order) < estimate.A.shape[1] or whitening.n_discarded:
+        rest, rest_std = find_rest(estimate, whitening, statistics)
     result = FitResult(
         components=components,
         unmixing=unmixing,
@@ -123,7 +143,7 @@ def make_result(
         noise_std=0.0 if law.noise <= 4 * law.least_noise else float(np.sqrt(law.noise)) / unit,
         atom_error=np.append(errors[order], np.full(n_filled, np.nan)),
         expected_error=float(np.mean(errors[order])),
-        rest=whitening.unmixing(rest),
+        rest=rest,
         rest_std=rest_std,
         objective=lp_stats.mean_value,
         converged=estimate.converged,
@@ -249,10 +269,12 @@ def _measure_common_scale(Z: Array) -> float:
 Doubt = tuple[type[Warning], str]
 
 
-def doubt_samples(statistics: SampleStatistics, *, whiten: bool) -> Iterator[Doubt]:
+def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
     """Reasons why an orthogonal dictionary cannot be learned from these samples as asked."""
-    r, n, k = statistics.n_samples, statistics.n_features, statistics.rank
-    if r <= n:
+    r, n, k, whiten = statistics.n_samples, statistics.n_features, statistics.rank, whitening.whitened
+    if whitening.n_discarded:
+        pass  # samples vary in all directions that are left, which are fewer than samples
+    elif r <= n:
         yield (
             NotIdentifiableWarning,
             f"X has {r} samples of {n} features: a dictionary is not identifiable from so few. Give at least a few "
@@ -321,9 +343,10 @@ def doubt_estimate(
     r = stats.weight
     gz, z2, slope = to_numpy(stats.value) / r, to_numpy(stats.z2) / r, to_numpy(stats.slope) / r
     scores = sparsity_score(to_numpy(stats.extra["magnitude"]) / r, z2, r)
-    doubtful = (scores < chance_score(statistics.rank)) | (gz - z2 * slope <= 0)
+    doubtful = (scores < chance_score(int(estimate.A.shape[1]))) | (gz - z2 * slope <= 0)
     gaussian = np.flatnonzero(doubtful[order])
-    if len(gaussian) and statistics.n_samples > statistics.n_features:  # too few samples were warned of before
+    reduced = estimate.A.shape[1] < statistics.rank
+    if len(gaussian) and (reduced or statistics.n_samples > statistics.n_features):  # too few were warned of before
         yield (
             NotIdentifiableWarning,
             f"{len(gaussian)} of {len(order)} atoms are not identifiable: {_list(gaussian)}. Their codes are not "

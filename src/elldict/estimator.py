@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -22,7 +23,7 @@ from elldict.backend.threads import one_blas_thread
 from elldict.checkpoint import open_checkpoint
 from elldict.data.dataset import Dataset
 from elldict.data.gpu_stream import place_on_device
-from elldict.fit import Options, fit_dictionary
+from elldict.fit import Fit, Options, fit_dictionary
 from elldict.online import State, add_batch, count_seen
 from elldict.persistence import pack_model, write
 from elldict.progress import progress_bar
@@ -49,6 +50,14 @@ MIN_TOL = 1e-15
 PLAIN_RESULTS = ["noise_std", "expected_error", "corruption_rate", "corruption_scale", "objective", "converged"]
 PLAIN_RESULTS += ["status", "refined", "n_iter", "n_passes", "history"]
 """Results that are numbers and words, and become attributes as they are."""
+
+REDUCTION = (
+    "Since version 0.1.0, whiten=True with n_components below the rank of X first reduces X to its n_components "
+    "principal directions of largest variance, and learns atoms there, as FastICA does. whiten='all' is what it meant "
+    "before: n_components atoms, sought in all directions in which X varies. This is said once."
+)
+ANNOUNCED: list[str] = []
+"""What has been said to this process and need not be said again."""
 
 
 class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -127,6 +136,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             if self.verbose:
                 log.callback = stack.enter_context(progress_bar(f"l_{self.p}", self.tol, log.callback))
             fit = fit_dictionary(samples, options, rng, log, stacklevel=4)
+        if options.whiten is True and len(fit.result.rest):
+            self._announce_reduction(stacklevel=5)
         self._state: State = fit
         self.n_samples_seen_ = samples.n_samples
         self._keep(fit.result, given.backend, samples.dtype)
@@ -175,6 +186,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         samples = check_batch(self, X, first=state is None)
         rng = check_rng(self.random_state, stream=1)
         state, result = add_batch(state, samples, self._options(), self.half_life, rng, stacklevel=4)
+        if isinstance(state, Fit) and state.options.whiten is True and len(result.rest):
+            self._announce_reduction(stacklevel=5)
         self._state, self.n_samples_seen_ = state, count_seen(state)
         self._keep(result, samples.backend, samples.dtype)
 
@@ -215,7 +228,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Returns
         -------
         array of shape (n_samples, n_features_in_)
-            ``X @ mixing_.T + mean_``.
+            ``X @ mixing_.T + mean_``. Of linear codes of samples that were reduced: samples projected onto their first
+            n_components_ principal directions, as PCA would rebuild them.
         """
         check_is_fitted(self)
         return coding.decode(check_codes(self, X, self.unmixing_), self.mixing_, self._mean)
@@ -231,7 +245,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Returns
         -------
         array of shape (n_samples,)
-            Log-likelihoods, in the units of X. Directions in which the samples of the fit did not vary are left out.
+            Log-likelihoods, in the units of X. Directions that belong to no atom count as Gaussian noise of one
+            standard deviation; those in which the samples of the fit did not vary are left out.
         """
         return coding.log_likelihoods(*self._judged(X, "score_samples"))
 
@@ -302,6 +317,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Parameters of a fit, checked."""
         raise NotImplementedError
 
+    def _announce_reduction(self, stacklevel: int) -> None:
+        """Say that samples were reduced, where nobody would expect it."""
+
     def _coder(self) -> tuple[Array, coding.Rule]:
         """Rows for the linear codes, and what is done with them."""
         raise NotImplementedError
@@ -326,7 +344,8 @@ class LpDictionaryLearning(LpEstimator):
     Parameters
     ----------
     n_components : int, default=None
-        Number of atoms; None learns as many as there are features (with ``whiten=True``: as the rank of X).
+        Number of atoms; None learns as many as there are features (with `whiten`: as the rank of X). Fewer are sought
+        among all directions in which X varies, or with ``whiten=True`` in the first principal ones.
     p : float or decreasing sequence of float, default=3
         Exponent of the norm, any number above 2. Smaller values are more accurate, larger ones converge in fewer
         iterations; 3 is the best whole number. A sequence such as (3, 2.5, 2.2) is solved in turn, each from where the
@@ -340,11 +359,15 @@ class LpDictionaryLearning(LpEstimator):
         Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'sparse-corruption': the
         same for samples of which a few entries are corrupted by large values; they are cleaned during the fit. Not for
         whitened samples, whose entries are no longer those that were corrupted. 'auto': whichever of the two the data
-        support, or none. None: nothing, the paper's answer.
+        support, or none. None: nothing, the paper's answer. Either needs an atom in every direction: with
+        `n_components` below the rank of X, 'bernoulli-gaussian' needs ``whiten=True``, and 'auto' goes without.
     center : bool, default=False
         Subtract the mean of the samples.
-    whiten : bool, default=False
-        Learn in coordinates in which the samples are white. Needed when the dictionary is not orthogonal.
+    whiten : bool or 'all', default=False
+        Learn in coordinates in which the samples are white. Needed when the dictionary is not orthogonal. True: with
+        `n_components` below the rank of X, samples are first reduced to as many principal directions, those of largest
+        variance about the mean, as FastICA does; what lies in the others is taken for noise. 'all': `n_components`
+        atoms are sought among all directions in which X varies.
     max_iter : int, default=1000
         Most iterations of a start.
     tol : float, default=1e-6
@@ -385,7 +408,8 @@ class LpDictionaryLearning(LpEstimator):
     mixing_ : array of shape (n_features_in_, n_components_)
         ``components_.T``, the name that users of ICA know.
     mean_ : array of shape (n_features_in_,)
-        Mean of the samples; zeros if not centred.
+        Mean of the samples; zeros if not centred. It is what `transform` subtracts and `inverse_transform` adds, in
+        all directions, whatever `n_components`.
     n_components_ : int
         Number of atoms.
     n_features_in_ : int
@@ -408,8 +432,9 @@ class LpDictionaryLearning(LpEstimator):
     expected_error_ : float
         Error to be expected of `components_`, as :func:`elldict.metrics.recovery_error` would measure it if the true
         atoms were known; from the moments of the fitted codes, of each atom and of each two. With `whiten=True` it is
-        twice the mean squared angle between atoms and truth, the error of the whitening included. Samples are taken to
-        be independent of each other.
+        twice the mean squared angle between atoms and truth, the error of the whitening included, and that of the
+        principal directions if samples are reduced to some of them; what noise makes of the whitening is not. Samples
+        are taken to be independent of each other.
     atom_error_ : array of shape (n_components_,)
         The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
     corruption_rate_ : float
@@ -455,7 +480,7 @@ class LpDictionaryLearning(LpEstimator):
         "solver": [StrOptions({"auto", "power"})],
         "refine": [StrOptions({"auto", "bernoulli-gaussian", "sparse-corruption"}), None],
         "center": ["boolean"],
-        "whiten": ["boolean"],
+        "whiten": ["boolean", StrOptions({"all"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, np.inf, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -476,7 +501,7 @@ class LpDictionaryLearning(LpEstimator):
         solver: str = "auto",
         refine: str | None = "auto",
         center: bool = False,
-        whiten: bool = False,
+        whiten: bool | str = False,
         max_iter: int = 1000,
         tol: float = 1e-6,
         n_init: int = 1,
@@ -508,14 +533,14 @@ class LpDictionaryLearning(LpEstimator):
     def _options(self) -> Options:
         """Parameters of a fit, checked."""
         if self.whiten:
-            check_refinement(self.refine, whiten=True)
+            check_refinement(self.refine, whiten=self.whiten)
         return Options(
             n_components=self.n_components,
             exponents=check_exponents(self.p),
             solver=self.solver,
             refine=self.refine,
             center=self.center,
-            whiten=self.whiten,
+            whiten=self.whiten if isinstance(self.whiten, str) else bool(self.whiten),
             max_iter=self.max_iter,
             tol=max(self.tol, MIN_TOL),
             n_init=self.n_init,
@@ -528,6 +553,12 @@ class LpDictionaryLearning(LpEstimator):
         return coding.coder(
             self.transform_algorithm, self.components_, self.unmixing_, alpha=self.transform_alpha, n_nonzero=n_nonzero
         )
+
+    def _announce_reduction(self, stacklevel: int) -> None:
+        """Say once in a process that whiten=True means something else than it did: here it makes a difference."""
+        if not ANNOUNCED:
+            warnings.warn(REDUCTION, FutureWarning, stacklevel=stacklevel)
+            ANNOUNCED.append(REDUCTION)
 
     def _name_rows(self, atoms: Array, unmixing: Array, mean: Array) -> None:
         self.components_, self.unmixing_, self.mean_ = atoms, unmixing, mean

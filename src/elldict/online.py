@@ -95,10 +95,12 @@ def add_batch(
 def _begin_online(fit: Fit) -> OnlineState:
     """The online model that goes on from a fit."""
     options, statistics = fit.options, replace(fit.statistics)  # a copy: what is computed of it stays out of the fit
-    whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten)
+    reduce_to = options.n_components if options.whiten is True else None
+    whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten, n_components=reduce_to)
     estimate = _order_rows(fit, whitening)
     p, n_passes = options.exponents[-1], fit.result.n_passes
-    return OnlineState(OnlineModel.begin(p, options.refine, estimate, whitening, statistics, n_passes), fit)
+    model = OnlineModel.begin(p, options.refine, estimate, whitening, statistics, n_passes, reduce_to)
+    return OnlineState(model, fit)
 
 
 def _make_online_result(state: OnlineState) -> FitResult:

@@ -141,7 +141,7 @@ def check_same_space(estimator: BaseEstimator, array: Array, fitted: Array, meth
         )
 
 
-def check_refinement(refine: str | None, *, whiten: bool) -> None:
+def check_refinement(refine: str | None, *, whiten: bool | str) -> None:
     """Refuse a refinement that whitening makes meaningless."""
     if refine == "sparse-corruption" and whiten:
         raise ValueError(
@@ -150,8 +150,13 @@ def check_refinement(refine: str | None, *, whiten: bool) -> None:
         )
 
 
-def check_n_components(n_components: int | None, statistics: SampleStatistics, *, whiten: bool, clip: bool) -> int:
-    """Return the number of atoms to learn; one that is too large is refused, or lowered if `clip`."""
+def check_n_components(
+    n_components: int | None, statistics: SampleStatistics, *, whiten: bool | str, refine: str | None, clip: bool
+) -> int:
+    """Return the number of atoms to learn; a refinement that was asked for needs one in every direction.
+
+    A number above the rank is refused, or lowered to it if `clip`.
+    """
     n, k = statistics.n_features, statistics.rank
     if n_components is None:
         return k if whiten else n
@@ -160,8 +165,15 @@ def check_n_components(n_components: int | None, statistics: SampleStatistics, *
     check_n_components_at_most(n_components, n)
     if whiten and n_components > k:
         raise ValueError(
-            f"n_components={n_components} exceeds the rank {k} of X ({n} features): whiten=True finds at most {k} "
-            "components. Leave n_components=None to get them all."
+            f"n_components={n_components} exceeds the rank {k} of X ({n} features): whiten={whiten!r} finds at most "
+            f"{k} components. Leave n_components=None to get them all."
+        )
+    if n_components < k and whiten is not True and refine not in (None, "auto"):
+        reduce = "" if refine == "sparse-corruption" else f"whiten=True, which reduces X to {n_components} of them, "
+        raise ValueError(
+            f"refine={refine!r} needs as many atoms as there are directions to seek them in: n_components="
+            f"{n_components} with whiten={whiten!r}, where X varies in {k} directions. Use {reduce}n_components=None, "
+            "or refine='auto', which goes without."
         )
     return int(n_components)
 

@@ -126,8 +126,15 @@ def fit(
     ] = None,
     whiten: Annotated[
         bool | None,
-        typer.Option("--whiten/--no-whiten", help="Atoms need not be orthogonal.", show_default="--no-whiten"),
+        typer.Option(
+            "--whiten/--no-whiten",
+            help="Atoms need not be orthogonal; fewer than features are learned in as many principal directions.",
+            show_default="--no-whiten",
+        ),
     ] = None,
+    whiten_all: Annotated[
+        bool, typer.Option("--whiten-all", help="The same, but fewer atoms are sought in all directions.")
+    ] = False,
     max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
     tol: Annotated[float, typer.Option(help="Step (root mean square) at which a start has converged.")] = 1e-6,
     n_init: Annotated[int, typer.Option(help="Number of random starts.")] = 1,
@@ -150,7 +157,7 @@ def fit(
     """
     _check_output(output, force, inputs=(data,))
     if ica:
-        _refuse_with_ica(center, whiten)
+        _refuse_with_ica(center, whiten, whiten_all or None)
     if checkpoint is not None and checkpoint.resolve() in (output.resolve(), data.resolve()):
         raise MistakeError(f"checkpoint {checkpoint} is also the input or the output. Choose another name.")
     common: dict[str, Any] = {
@@ -169,7 +176,8 @@ def fit(
     if ica:
         model = LpICA(n_components, **common)
     else:
-        model = LpDictionaryLearning(n_components, center=bool(center), whiten=bool(whiten), **common)
+        directions = "all" if whiten_all else bool(whiten)
+        model = LpDictionaryLearning(n_components, center=bool(center), whiten=directions, **common)
     began = time.perf_counter()
     with raise_as_mistakes(), show_fit_progress(p, tol, quiet) as callback:
         samples = _open_data(data, column, block_size)
@@ -295,9 +303,9 @@ def _choose_algorithm(
     return name
 
 
-def _refuse_with_ica(center: bool | None, whiten: bool | None) -> None:
+def _refuse_with_ica(center: bool | None, whiten: bool | None, whiten_all: bool | None) -> None:
     """An option that would do nothing, or undo what --ica says, is a mistake."""
-    for name, value in (("center", center), ("whiten", whiten)):
+    for name, value in (("center", center), ("whiten", whiten), ("whiten-all", whiten_all)):
         if value is not None:
             raise MistakeError(f"--ica always centres and whitens. Leave out --{'' if value else 'no-'}{name}.")
 
