@@ -192,7 +192,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self._keep(result, samples.backend, samples.dtype)
 
     def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
-        """Codes of samples, by `transform_algorithm`.
+        """Codes of samples: linear ones, or what `transform_algorithm` makes of them where there is such a parameter.
 
         Parameters
         ----------
