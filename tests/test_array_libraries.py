@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from helpers import prepared
 
-from elldict import LpDictionaryLearning
+from elldict import LpDictionaryLearning, LpICA
 from elldict.backend import base as generic
 from elldict.backend.base import Backend, is_foreign, to_numpy
 from elldict.metrics import recovery_error
@@ -36,6 +36,20 @@ def test_the_answer_is_numpys_and_of_the_kind_of_the_samples(xp, easy, dtype, op
     np.testing.assert_allclose(
         to_numpy(theirs.inverse_transform(codes)), ours.inverse_transform(to_numpy(codes)), atol=tolerance * 10
     )
+
+
+@pytest.mark.parametrize("whiten", ["unit-variance", "arbitrary-variance", False])
+def test_sources_are_numpys_and_of_the_kind_of_the_samples(xp, easy, whiten):
+    X = easy[0]
+    ours = LpICA(whiten=whiten, random_state=0).fit(X)
+    theirs = LpICA(whiten=whiten, random_state=0).fit(xp.asarray(X.copy()))
+    for name in ("components_", "mixing_", "mean_", "whitening_") if whiten else ("components_", "mixing_"):
+        array = getattr(theirs, name)
+        assert type(array) is type(xp.asarray(X.copy()))
+        np.testing.assert_allclose(to_numpy(array), getattr(ours, name), rtol=1e-7, atol=1e-9 * len(X) ** 0.5)
+    codes = theirs.transform(xp.asarray(X.copy()))
+    assert type(codes) is type(xp.asarray(X.copy()))
+    np.testing.assert_allclose(to_numpy(theirs.inverse_transform(codes)), X, atol=1e-9)
 
 
 @pytest.mark.parametrize("p", [2.5, 2.7, 3, 4, 5.5])

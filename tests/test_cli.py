@@ -17,7 +17,7 @@ import pytest
 import zarr
 
 import elldict
-from elldict import LpDictionaryLearning, cli
+from elldict import LpDictionaryLearning, LpICA, cli
 from elldict.data.writers import NpyWriter
 from elldict.datasets import make_bernoulli_gaussian
 
@@ -87,6 +87,45 @@ def test_fit_goes_on_from_a_checkpoint(ask, files, monkeypatch, capsys):
     assert (resumed.code, resumed.err) == (0, "")
     expected = LpDictionaryLearning(random_state=1).fit(np.load("data.npy"))
     np.testing.assert_array_equal(elldict.load("new.npz").components_, expected.components_)
+
+
+def test_independent_components(ask, files, samples):
+    fitted = ask("fit", "data.npy", "-o", "ica.npz", "--ica", "--n-components", "6", "--seed", "1", "--p", "4")
+    assert (fitted.code, fitted.err) == (0, "")
+    expected, found = LpICA(6, p=4, random_state=1).fit(samples), elldict.load("ica.npz")
+    assert type(found) is LpICA
+    assert found.get_params() == expected.get_params()
+    np.testing.assert_array_equal(found.components_, expected.components_)
+    info = ask("info", "ica.npz")
+    assert info.out.startswith("LpICA")
+    assert "n_components=6, p=4" in info.out
+    coded = ask("transform", "ica.npz", "data.npy", "-o", "codes.npy")
+    assert (coded.code, coded.err) == (0, "")
+    assert "linear" in coded.out
+    np.testing.assert_array_equal(np.load("codes.npy"), expected.transform(samples))
+    scored = ask("score", "ica.npz", "data.npy")
+    assert f"{expected.score(samples):.6g}" in scored.out
+    for arguments, words in (
+        (("--algorithm", "threshold", "--alpha", "1"), "LpICA makes linear codes"),
+        (("--algorithm", "omp"), "LpICA makes linear codes"),
+        (("--alpha", "1"), "--alpha does nothing"),
+    ):
+        outcome = ask("transform", "ica.npz", "data.npy", "-o", "other.npy", *arguments)
+        assert is_one_clear_line(outcome)
+        assert words in outcome.err
+
+
+@pytest.mark.parametrize("option", ["--center", "--no-center", "--whiten", "--no-whiten", "--whiten-all"])
+def test_what_ica_implies_or_excludes_is_not_given_too(ask, files, option):
+    outcome = ask("fit", "data.npy", "-o", "ica.npz", "--ica", option)
+    assert is_one_clear_line(outcome)
+    assert f"Leave out {option}." in outcome.err
+
+
+def test_ica_knows_no_corruption(ask, files):
+    outcome = ask("fit", "data.npy", "-o", "ica.npz", "--ica", "--refine", "sparse-corruption")
+    assert is_one_clear_line(outcome)
+    assert "'refine' parameter of LpICA" in outcome.err
 
 
 def test_checkpoints_that_cannot_be(ask, files):
@@ -169,6 +208,14 @@ def test_options_of_fit_are_parameters_of_the_model(ask, files):
     assert outcome == Outcome(0, "", "")
     wanted = {"center": True, "whiten": True, "max_iter": 77, "tol": 1e-3, "random_state": None}
     assert wanted.items() <= elldict.load("new.npz").get_params().items()
+
+
+@pytest.mark.parametrize(
+    ("options", "whiten"), [(["--whiten-all"], "all"), (["--whiten", "--whiten-all"], "all"), ([], False)]
+)
+def test_all_directions_may_be_whitened(ask, files, options, whiten):
+    assert ask("fit", "data.npy", "-o", "new.npz", "--max-iter", "77", "--tol", "1e-3", "--quiet", *options).code == 0
+    assert elldict.load("new.npz").whiten == whiten
 
 
 def test_refinement_and_falling_exponents_are_options_of_fit(ask, files):

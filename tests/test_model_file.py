@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import elldict
-from elldict import LpDictionaryLearning
+from elldict import LpDictionaryLearning, LpICA
 from elldict import persistence as model_file
 from elldict.persistence import ModelFileError
 
@@ -55,7 +55,33 @@ def test_names_survive_and_generators_do_not(easy, tmp_path):
 
 def test_numpy_reads_the_arrays(saved, model):
     with np.load(saved, allow_pickle=False) as arrays:
-        np.testing.assert_array_equal(arrays["components"], model.components_)
+        np.testing.assert_array_equal(arrays["atoms"], model.components_)
+
+
+def test_files_that_name_no_class_hold_dictionaries(saved, model, tmp_path):
+    """As the first ones were written, with atoms under another name."""
+
+    def change(members):
+        header = json.loads(members["header.json"])
+        del header["class"]
+        members["header.json"] = json.dumps(header).encode()
+        members["components.npy"] = members.pop("atoms.npy")
+
+    again = elldict.load(rewritten(saved, tmp_path, change))
+    assert type(again) is LpDictionaryLearning
+    np.testing.assert_array_equal(again.components_, model.components_)
+
+
+def test_a_class_that_is_not_known_is_named(saved, tmp_path):
+    path = rewritten(saved, tmp_path, change_header(**{"class": "KSVD"}))
+    with pytest.raises(ModelFileError, match=r"class 'KSVD', expected one of LpDictionaryLearning, LpICA\."):
+        elldict.load(path)
+
+
+@pytest.mark.parametrize("kind", [LpDictionaryLearning, LpICA])
+def test_a_file_comes_back_as_the_class_that_wrote_it(kind, easy, tmp_path):
+    kind(random_state=0).fit(easy[0]).save(tmp_path / "m.npz")
+    assert type(elldict.load(tmp_path / "m.npz")) is kind
 
 
 def test_an_unfitted_model_is_not_saved(tmp_path):
@@ -109,6 +135,10 @@ MUTATIONS = {
     "unknown version": change_header(version=99),
     "no version": change_header(version=None),
     "another class": change_header(**{"class": "os.system"}),
+    "a class of another module": change_header(**{"class": "BaseEstimator"}),
+    "the class of another model": change_header(**{"class": "LpICA"}),
+    "no name of a class": change_header(**{"class": None}),
+    "a list of classes": change_header(**{"class": ["LpICA"]}),
     "unknown parameter": change_header(params__evil=1),
     "parameter out of range": change_header(params__p=1.0),
     "parameter of the wrong type": change_header(params__whiten="yes"),

@@ -6,7 +6,7 @@ import warnings
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from elldict import LpDictionaryLearning
+from elldict import LpDictionaryLearning, LpICA
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,11 @@ from elldict import LpDictionaryLearning
         # the checks ask for conventions, of which few iterations have as many as the hundreds that noise would take
         LpDictionaryLearning(p=4, center=True, whiten=True, n_init=2, max_iter=10),
         LpDictionaryLearning(n_components=2, transform_algorithm="omp", transform_n_nonzero_coefs=1, max_iter=10),
+        LpICA(max_iter=10),
+        LpICA(n_components=2, whiten="arbitrary-variance", max_iter=10),
+        LpICA(whiten=False, max_iter=10),
     ],
-    ids=["plain", "whitened", "two atoms"],
+    ids=["plain", "whitened", "two atoms", "sources", "two sources", "white sources"],
 )
 @pytest.mark.no_cover  # hundreds of short fits: being traced line by line takes as long again, and covers nothing new
 def test_check_estimator(estimator):

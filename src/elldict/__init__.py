@@ -8,17 +8,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from elldict import datasets, exceptions, metrics, theory
     from elldict.data.open import open_samples
-    from elldict.estimator import LpDictionaryLearning, load
+    from elldict.estimator import LpDictionaryLearning
+    from elldict.ica import LpICA
+    from elldict.models import load
     from elldict.result import Iteration
 
 __version__ = "0.1.0"
 
-__all__ = ["Iteration", "LpDictionaryLearning", "datasets", "exceptions", "load", "metrics", "open_samples", "theory"]
+__all__ = [
+    "Iteration",
+    "LpDictionaryLearning",
+    "LpICA",
+    "datasets",
+    "exceptions",
+    "load",
+    "metrics",
+    "open_samples",
+    "theory",
+]
 
 _HOMES = {
     "Iteration": "result",
     "LpDictionaryLearning": "estimator",
-    "load": "estimator",
+    "LpICA": "ica",
+    "load": "models",
     "open_samples": "data.open",
 }
 

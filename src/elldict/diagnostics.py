@@ -23,6 +23,7 @@ from elldict.theory.error_bars import (
     atom_errors,
     find_gaussian,
     sampling_condition,
+    subspace_errors,
     whitening_error,
     with_small_sample_correction,
 )
@@ -70,12 +71,11 @@ def estimate_atom_errors(
     """Error bar of each row of A (m,): sampling, mixtures, dependence, correlation, whitening, an early end."""
     assert estimate.lp_stats is not None
     r, moments = estimate.lp_stats.weight, estimate.stats.moments
-    n_unsought, variance = 0, 0.0
-    if estimate.A.shape[0] < statistics.rank:
-        n_unsought, variance = find_unsought(estimate, statistics)
+    m, k = estimate.A.shape  # k directions are sought, which may be fewer than samples vary in
+    n_unsought, variance = find_unsought(estimate) if m < k else (0, 0.0)
     first_order = atom_errors(moments, r, n_unsought, variance)
-    errors = np.array(to_numpy(with_small_sample_correction(first_order, statistics.rank, r)))
-    unidentifiable = find_unidentifiable(estimate.lp_stats, statistics)
+    errors = np.array(to_numpy(with_small_sample_correction(first_order, k, r)))
+    unidentifiable = find_unidentifiable(estimate, statistics)
     if np.any(unidentifiable):  # a law fitted to Gaussian codes is never quite Gaussian; l_p has nothing to fit
         by_lp = to_numpy(atom_errors(estimate.lp_stats.moments, r, n_unsought, variance))
         errors[unidentifiable] = np.maximum(errors, np.minimum(by_lp, 1.0))[unidentifiable]
@@ -87,15 +87,36 @@ def estimate_atom_errors(
     if correlated is not None:
         errors = errors + correlated
     if whitening.whitened:
-        errors = errors + whitening_error(statistics.rank, r)
+        errors = errors + whitening_error(k, r)
+    if whitening.n_discarded:
+        variances, directions = statistics.principal
+        atoms = whitening.components(to_numpy(estimate.A)) @ directions[:, :k]
+        errors = errors + subspace_errors(variances[: k + whitening.n_discarded], atoms, r)
     return np.asarray(np.clip(errors, least, 1.0))
 
 
-def find_unsought(estimate: Estimate, statistics: SampleStatistics) -> tuple[int, float]:
-    """Number of directions in which samples vary and that belong to no atom, and their variance."""
-    n_unsought = statistics.rank - int(estimate.A.shape[0])
-    left = statistics.rank - total(estimate.stats.moments.z2)
-    return n_unsought, max(0.0, left) / max(n_unsought, 1)
+def find_unsought(estimate: Estimate) -> tuple[int, float]:
+    """Number of the k directions that belong to no atom, and their variance in whitened coordinates."""
+    m, k = estimate.A.shape
+    left = k - total(estimate.stats.moments.z2)
+    return k - m, max(0.0, left) / max(k - m, 1)
+
+
+def find_rest(
+    estimate: Estimate, whitening: Whitening, statistics: SampleStatistics
+) -> tuple[NDArray[np.float64], float]:
+    """Rows (any, n) for the directions in which samples vary and that belong to no atom, and the std along them.
+
+    One for all, the root mean square: directions that were discarded are taken for noise, as probabilistic PCA does.
+    """
+    m, k = estimate.A.shape
+    if not whitening.n_discarded:  # orthonormal rows orthogonal to those of A
+        rest = np.linalg.qr(to_numpy(estimate.A).T, mode="complete")[0].T[m:]
+        std = math.sqrt(find_unsought(estimate)[1])
+        return whitening.unmixing(rest), std if whitening.whitened else std / whitening.scale
+    span = statistics.eigenvectors[:, : k + whitening.n_discarded].T
+    rest = np.linalg.qr(span @ to_numpy(whitening.to_white).T, mode="complete")[0].T[k:] @ span
+    return rest, statistics.unit * math.sqrt(float(np.sum((rest @ statistics.scatter) * rest)) / len(rest))
 
 
 def make_result(
@@ -113,10 +134,9 @@ def make_result(
     components, unmixing = atoms
     n_filled = len(components) - len(order)  # atoms beyond the rank have no codes
     unit = 1.0 if whitening.whitened else whitening.scale
-    rest, rest_std = np.zeros((0, statistics.rank)), 1.0
-    if len(order) < statistics.rank:  # orthonormal rows orthogonal to those of A
-        rest = np.linalg.qr(to_numpy(estimate.A).T, mode="complete")[0].T[len(order) :]
-        rest_std = float(np.sqrt(find_unsought(estimate, statistics)[1])) / unit
+    rest, rest_std = np.zeros((0, statistics.n_features)), 1.0
+    if len(order) < estimate.A.shape[1] or whitening.n_discarded:
+        rest, rest_std = find_rest(estimate, whitening, statistics)
     result = FitResult(
         components=components,
         unmixing=unmixing,
@@ -126,7 +146,7 @@ def make_result(
         noise_std=0.0 if law.noise <= 4 * law.least_noise else float(np.sqrt(law.noise)) / unit,
         atom_error=np.append(errors[order], np.full(n_filled, np.nan)),
         expected_error=float(np.mean(errors[order])),
-        rest=whitening.unmixing(rest),
+        rest=rest,
         rest_std=rest_std,
         objective=lp_stats.mean_value,
         converged=estimate.converged,
@@ -260,10 +280,12 @@ def _measure_common_scale(Z: Array) -> float:
 Doubt = tuple[type[Warning], str]
 
 
-def doubt_samples(statistics: SampleStatistics, *, whiten: bool) -> Iterator[Doubt]:
+def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
     """Reasons why an orthogonal dictionary cannot be learned from these samples as asked."""
-    r, n, k = statistics.n_samples, statistics.n_features, statistics.rank
-    if r <= n:
+    r, n, k, whiten = statistics.n_samples, statistics.n_features, statistics.rank, whitening.whitened
+    if whitening.n_discarded:
+        pass  # samples vary in all directions that are left, which are fewer than samples
+    elif r <= n:
         yield (
             NotIdentifiableWarning,
             f"X has {r} samples of {n} features: a dictionary is not identifiable from so few. Give at least a few "
@@ -310,7 +332,7 @@ def doubt_estimate(
     """
     stats = estimate.lp_stats
     assert stats is not None
-    gaussian = find_unidentifiable(stats, statistics)[order]
+    gaussian = find_unidentifiable(estimate, statistics)[order]
     if np.any(gaussian):
         yield NotIdentifiableWarning, _describe_gaussian(gaussian, stats)
     if estimate.mixed and not all(pair.nearly_separate for pair in estimate.mixed):
@@ -335,18 +357,20 @@ def doubt_estimate(
         yield ConvergenceWarning, f"The fit did not converge ({estimate.status}). {remedy}"
 
 
-def find_unidentifiable(stats: Statistics, statistics: SampleStatistics) -> NDArray[np.bool_]:
+def find_unidentifiable(estimate: Estimate, statistics: SampleStatistics) -> NDArray[np.bool_]:
     """Rows of A (m,) that samples do not tell from their mixtures, by the statistics of l_p.
 
     Two or more whose codes look Gaussian: one alone is told from all others by these. Without signs also those with
     kappa = E g z - E z^2 E g' <= 0, where l_p has no maximum.
     """
-    r = stats.weight
-    gaussian = find_gaussian(score_sparsity(stats), statistics.rank)
+    stats, (m, k) = estimate.lp_stats, estimate.A.shape
+    assert stats is not None
+    gaussian = find_gaussian(score_sparsity(stats), k)
     if stats.signs is None:
-        gaussian |= to_numpy(stats.gz) <= to_numpy(stats.z2) * to_numpy(stats.slope) / r
-    too_few = statistics.n_samples <= statistics.n_features  # of which all atoms suffer, and users are warned before
-    alone = np.sum(gaussian) == 1 and stats.signs is not None and len(gaussian) == statistics.rank
+        gaussian |= to_numpy(stats.gz) <= to_numpy(stats.z2) * to_numpy(stats.slope) / stats.weight
+    # too few samples, from which all atoms suffer, were warned of before
+    too_few = k == statistics.rank and statistics.n_samples <= statistics.n_features
+    alone = np.sum(gaussian) == 1 and stats.signs is not None and m == k
     return np.zeros_like(gaussian) if too_few or alone else gaussian
 
 

@@ -1,14 +1,15 @@
-"""The estimator: checks what a user passes, runs a fit, and stores its result."""
+"""What estimators share, and the one of dictionaries: they check what a user passes, run a fit, store its result."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
@@ -16,16 +17,15 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from elldict import persistence as model_file
 from elldict import transform as coding
 from elldict.backend.base import NUMPY, Array, Backend
 from elldict.backend.threads import one_blas_thread
 from elldict.checkpoint import open_checkpoint
 from elldict.data.dataset import Dataset
 from elldict.data.gpu_stream import place_on_device
-from elldict.fit import Options, fit_dictionary
+from elldict.fit import Fit, Options, fit_dictionary
 from elldict.online import State, add_batch, count_seen
-from elldict.persistence import pack_model, unpack_model
+from elldict.persistence import pack_model, write
 from elldict.progress import progress_bar
 from elldict.result import Callback, FitResult
 from elldict.solver.loop import FitLog
@@ -42,7 +42,7 @@ from elldict.validation import (
     plain_seed,
 )
 
-__all__ = ["LpDictionaryLearning", "load"]
+__all__ = ["LpDictionaryLearning"]
 
 MIN_TOL = 1e-15
 """Steps of this length are rounding: a smaller tolerance is taken for this one."""
@@ -51,8 +51,291 @@ PLAIN_RESULTS = ["noise_std", "expected_error", "corruption_rate", "corruption_s
 PLAIN_RESULTS += ["status", "refined", "n_iter", "n_passes", "history"]
 """Results that are numbers and words, and become attributes as they are."""
 
+REDUCTION = (
+    "Since version 0.1.0, whiten=True with n_components below the rank of X first reduces X to its n_components "
+    "principal directions of largest variance, and learns atoms there, as FastICA does. whiten='all' is what it meant "
+    "before: n_components atoms, sought in all directions in which X varies. This is said once."
+)
+ANNOUNCED: list[str] = []
+"""What has been said to this process and need not be said again."""
 
-class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+
+class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What the estimators share: fits, streams, codes, likelihoods and files.
+
+    It knows the rows that make codes (`unmixing_`) and the columns that make samples of them (`mixing_`); which of the
+    two a class calls `components_` is its own affair.
+    """
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        *,
+        callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Learn the atoms of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Dataset
+            Samples, as rows. Any array that follows the array API standard; integers are converted tile by tile. Or
+            samples that are left where they are: the name of a ``.npy``, zarr or parquet file, an open `numpy.memmap`
+            or zarr array, a dask array, or what :func:`elldict.open_samples` returns. A dask array is read by the
+            workers of the current dask.distributed client, or by dask's threads if there is none.
+        y : None
+            Ignored.
+        callback : callable, optional
+            Called with an :class:`~elldict.Iteration` after each iteration; the fit stops when it returns True.
+        checkpoint : str or path-like, optional
+            File to which the fit writes its state, after each pass over all samples. It must not be there before,
+            unless the fit is resumed, and it stays when the fit has ended.
+        resume : bool, default=False
+            Go on where the fit that wrote the checkpoint was interrupted, and end exactly where it would have ended.
+            Samples and parameters have to be the same. If there is no such file, the fit warns and starts from the
+            beginning.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+        """
+        if callback is not None:
+            check_callback(callback)
+        if checkpoint is not None or resume:
+            check_checkpoint(checkpoint, resume=resume)
+        before = dict(vars(self))
+        try:
+            with one_blas_thread():
+                self._fit(X, callback, None if checkpoint is None else Path(checkpoint))
+        except BaseException:  # an interrupted or failed fit leaves the estimator as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, callback: Callback | None, checkpoint: Path | None) -> None:
+        """Fit, and keep the result; fitted arrays live where X does, whatever device the fit works on."""
+        given = check_samples(self, X, fitting=True)
+        options = self._options()
+        rng = check_rng(self.random_state, stream=1)
+        samples = given if self.device is None and given.backend == NUMPY else place_on_device(given, self.device)
+        show, here = callback, given.backend
+        if show is not None:
+            callback = lambda it: show(replace(it, components=here.asarray(it.components, "float64")))  # noqa: E731
+        with ExitStack() as stack:
+            if samples.backend.on_gpu:
+                stack.enter_context(samples.backend.own_stream())
+            log = FitLog(callback)
+            if checkpoint is not None:
+                about = {**asdict(options), "random_state": plain_seed(self.random_state)}
+                recorded = stack.enter_context(open_checkpoint(checkpoint, samples, about, rng))
+                samples, log.checkpoint, log.callback = recorded, recorded, recorded.wrap_callback(callback)
+            if self.verbose:
+                log.callback = stack.enter_context(progress_bar(f"l_{self.p}", self.tol, log.callback))
+            fit = fit_dictionary(samples, options, rng, log, stacklevel=4)
+        if options.whiten is True and len(fit.result.rest):
+            self._announce_reduction(stacklevel=5)
+        self._state: State = fit
+        self.n_samples_seen_ = samples.n_samples
+        self._keep(fit.result, given.backend, samples.dtype)
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Go on learning from a batch of samples, which is read once and not kept.
+
+        The first batches are collected until there are 40 samples a feature, at least 1000, and fitted as `fit` does;
+        `status_` says so. From then on a batch moves the atoms by one Newton step, and what is kept does not grow with
+        the number of samples. This is an approximation: to first order its error is that of a fit to all samples, and
+        `expected_error_` estimates it (too small where the dictionary drifts and `half_life` is None); but atoms that
+        the first fit found mixed or not identifiable, of which it warns, are not sought again. Atoms keep their order
+        and signs from batch to batch. After `fit`, the stream goes on from there.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, as rows; a single one is enough.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+        """
+        before = dict(vars(self))
+        try:
+            with one_blas_thread():
+                self._partial_fit(X)
+        except BaseException:  # a batch that cannot be used leaves the estimator as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _partial_fit(self, X: Any) -> None:
+        state: State | None = getattr(self, "_state", None)
+        if state is None and hasattr(self, "unmixing_"):
+            raise ValueError(
+                "This model comes from a file, which keeps its atoms but not what a stream needs to go on. Pickle a "
+                "model that is to go on with partial_fit, or begin a new one."
+            )
+        if state is not None:
+            check_same_space(self, X, self.unmixing_, "partial_fit")
+        samples = check_batch(self, X, first=state is None)
+        rng = check_rng(self.random_state, stream=1)
+        state, result = add_batch(state, samples, self._options(), self.half_life, rng, stacklevel=4)
+        if isinstance(state, Fit) and state.options.whiten is True and len(result.rest):
+            self._announce_reduction(stacklevel=5)
+        self._state, self.n_samples_seen_ = state, count_seen(state)
+        self._keep(result, samples.backend, samples.dtype)
+
+    def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
+        """Codes of samples: linear ones, or what `transform_algorithm` makes of them where there is such a parameter.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Dataset
+            Samples, as rows; whatever `fit` takes.
+        out : str or path-like, default=None
+            File for the codes, ``.npy`` or ``.zarr``. They are written block by block and need no memory; the file is
+            complete or it is not there.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components_)
+            Codes; those written to a file are left on disk, as a `numpy.memmap` or a zarr array. Of a dask array, a
+            lazy dask array.
+        """
+        check_is_fitted(self)
+        self._validate_params()  # those of transform may have been set after the fit
+        check_same_space(self, X, self.unmixing_, "transform")
+        rows, rule = self._coder()
+        samples = check_samples(self, X, fitting=False)
+        if out is not None:
+            return coding.encode_into(out, samples, rows, self._mean, rule)
+        return coding.encode(samples, rows, self._mean, rule)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rebuild samples from codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components_)
+            Codes.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features_in_)
+            ``X @ mixing_.T + mean_``. Of linear codes of samples that were reduced: samples projected onto their first
+            n_components_ principal directions, as PCA would rebuild them.
+        """
+        check_is_fitted(self)
+        return coding.decode(check_codes(self, X, self.unmixing_), self.mixing_, self._mean)
+
+    def score_samples(self, X: Any) -> Array:
+        """Log-likelihood of each sample under the fitted distribution: atoms, densities, scales and noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Dataset
+            Samples, as rows; whatever `fit` takes.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Log-likelihoods, in the units of X. Directions that belong to no atom count as Gaussian noise of one
+            standard deviation; those in which the samples of the fit did not vary are left out.
+        """
+        return coding.log_likelihoods(*self._judged(X, "score_samples"))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Mean log-likelihood of samples, for choosing p and n_components on data that the fit has not seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Dataset
+            Samples, as rows; whatever `fit` takes.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+            Mean of `score_samples`.
+        """
+        return coding.mean_log_likelihood(*self._judged(X, "score"))
+
+    def _judged(self, X: Any, method: str) -> tuple[Dataset, Array, Array, coding.Likelihood]:
+        """Samples, and what makes log-likelihoods of them."""
+        check_is_fitted(self)
+        check_same_space(self, X, self.unmixing_, method)
+        samples = check_samples(self, X, fitting=False)
+        laws = (self.density_, self.scale_, self.noise_std_)
+        rows, rule = coding.likelihood_coder(self.unmixing_, self._rest, laws, self._rest_std)
+        return samples, rows, self._mean, rule
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that :func:`elldict.load` reads.
+
+        The file is complete or it is not there: an older one is replaced when the new one is written. A
+        `random_state` that is an object rather than a number is not kept.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to write; by custom it ends in ``.npz``.
+        """
+        check_is_fitted(self)
+        write(path, *pack_model(self))
+
+    def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
+        """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
+        atoms = backend.asarray(result.components, dtype)
+        unmixing = backend.asarray(result.unmixing, dtype) if self.whiten else atoms
+        self._name_rows(atoms, unmixing, backend.asarray(result.mean, dtype))
+        self.n_components_ = len(result.components)
+        self.density_ = backend.asarray(result.density, dtype)
+        self.scale_ = backend.asarray(result.scale, dtype)
+        self.atom_error_ = backend.asarray(result.atom_error, dtype)
+        self._rest = backend.asarray(result.rest, dtype)
+        self._rest_std = result.rest_std
+        for name in PLAIN_RESULTS:
+            setattr(self, f"{name}_", getattr(result, name))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    @property
+    def _mean(self) -> Array:
+        """What is subtracted from samples before they are coded."""
+        return self.mean_
+
+    def _options(self) -> Options:
+        """Parameters of a fit, checked."""
+        raise NotImplementedError
+
+    def _announce_reduction(self, stacklevel: int) -> None:
+        """Say that samples were reduced, where nobody would expect it."""
+
+    def _coder(self) -> tuple[Array, coding.Rule]:
+        """Rows for the linear codes, and what is done with them."""
+        raise NotImplementedError
+
+    def _name_rows(self, atoms: Array, unmixing: Array, mean: Array) -> None:
+        """Keep atoms (m, n), the rows (m, n) that make their codes, and the mean (n,), under the names of the class."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class LpDictionaryLearning(LpEstimator):
     """Dictionary learning by l_p-norm maximisation.
 
     Finds the orthonormal atoms A that maximise the sum of ``|A y|**p`` over all samples y, for p > 2: the basis in
@@ -61,7 +344,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     Parameters
     ----------
     n_components : int, default=None
-        Number of atoms; None learns as many as there are features (with ``whiten=True``: as the rank of X).
+        Number of atoms; None learns as many as there are features (with `whiten`: as the rank of X). Fewer are sought
+        among all directions in which X varies, or with ``whiten=True`` in the first principal ones.
     p : float or decreasing sequence of float, default=3
         Exponent of the norm, any number above 2. Smaller values are more accurate, larger ones converge in fewer
         iterations; 3 is the best whole number. A sequence such as (3, 2.5, 2.2) is solved in turn, each from where the
@@ -75,11 +359,15 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'sparse-corruption': the
         same for samples of which a few entries are corrupted by large values; they are cleaned during the fit. Not for
         whitened samples, whose entries are no longer those that were corrupted. 'auto': whichever of the two the data
-        support, or none. None: nothing, the paper's answer.
+        support, or none. None: nothing, the paper's answer. Either needs an atom in every direction: with
+        `n_components` below the rank of X, 'bernoulli-gaussian' needs ``whiten=True``, and 'auto' goes without.
     center : bool, default=False
         Subtract the mean of the samples.
-    whiten : bool, default=False
-        Learn in coordinates in which the samples are white. Needed when the dictionary is not orthogonal.
+    whiten : bool or 'all', default=False
+        Learn in coordinates in which the samples are white. Needed when the dictionary is not orthogonal. True: with
+        `n_components` below the rank of X, samples are first reduced to as many principal directions, those of largest
+        variance about the mean, as FastICA does; what lies in the others is taken for noise. 'all': `n_components`
+        atoms are sought among all directions in which X varies.
     max_iter : int, default=1000
         Most iterations of a start.
     tol : float, default=1e-6
@@ -120,7 +408,8 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     mixing_ : array of shape (n_features_in_, n_components_)
         ``components_.T``, the name that users of ICA know.
     mean_ : array of shape (n_features_in_,)
-        Mean of the samples; zeros if not centred.
+        Mean of the samples; zeros if not centred. It is what `transform` subtracts and `inverse_transform` adds, in
+        all directions, whatever `n_components`.
     n_components_ : int
         Number of atoms.
     n_features_in_ : int
@@ -143,8 +432,9 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     expected_error_ : float
         Error to be expected of `components_`, as :func:`elldict.metrics.recovery_error` would measure it if the true
         atoms were known; from the moments of the fitted codes, of each atom and of each two. With `whiten=True` it is
-        twice the mean squared angle between atoms and truth, the error of the whitening included. Samples are taken to
-        be independent of each other.
+        twice the mean squared angle between atoms and truth, the error of the whitening included, and that of the
+        principal directions if samples are reduced to some of them; what noise makes of the whitening is not. Samples
+        are taken to be independent of each other.
     atom_error_ : array of shape (n_components_,)
         The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
     corruption_rate_ : float
@@ -190,7 +480,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         "solver": [StrOptions({"auto", "power"})],
         "refine": [StrOptions({"auto", "bernoulli-gaussian", "sparse-corruption", "mixture"}), None],
         "center": ["boolean"],
-        "whiten": ["boolean"],
+        "whiten": ["boolean", StrOptions({"all"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, np.inf, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -211,7 +501,7 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         solver: str = "auto",
         refine: str | None = "auto",
         center: bool = False,
-        whiten: bool = False,
+        whiten: bool | str = False,
         max_iter: int = 1000,
         tol: float = 1e-6,
         n_init: int = 1,
@@ -240,252 +530,21 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002
-        *,
-        callback: Callback | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-    ) -> LpDictionaryLearning:
-        """Learn the dictionary of X.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), path or Dataset
-            Samples, as rows. Any array that follows the array API standard; integers are converted tile by tile. Or
-            samples that are left where they are: the name of a ``.npy``, zarr or parquet file, an open `numpy.memmap`
-            or zarr array, a dask array, or what :func:`elldict.open_samples` returns. A dask array is read by the
-            workers of the current dask.distributed client, or by dask's threads if there is none.
-        y : None
-            Ignored.
-        callback : callable, optional
-            Called with an :class:`~elldict.Iteration` after each iteration; the fit stops when it returns True.
-        checkpoint : str or path-like, optional
-            File to which the fit writes its state, after each pass over all samples. It must not be there before,
-            unless the fit is resumed, and it stays when the fit has ended.
-        resume : bool, default=False
-            Go on where the fit that wrote the checkpoint was interrupted, and end exactly where it would have ended.
-            Samples and parameters have to be the same. If there is no such file, the fit warns and starts from the
-            beginning.
-
-        Returns
-        -------
-        LpDictionaryLearning
-            The estimator itself.
-        """
-        if callback is not None:
-            check_callback(callback)
-        if checkpoint is not None or resume:
-            check_checkpoint(checkpoint, resume=resume)
-        before = dict(vars(self))
-        try:
-            with one_blas_thread():
-                self._fit(X, callback, None if checkpoint is None else Path(checkpoint))
-        except BaseException:  # an interrupted or failed fit leaves the estimator as it was
-            self.__dict__ = before
-            raise
-        return self
-
-    def _fit(self, X: Any, callback: Callback | None, checkpoint: Path | None) -> None:
-        """Fit, and keep the result; fitted arrays live where X does, whatever device the fit works on."""
-        given = check_samples(self, X, fitting=True)
-        options = self._options()
-        rng = check_rng(self.random_state, stream=1)
-        samples = given if self.device is None and given.backend == NUMPY else place_on_device(given, self.device)
-        show, here = callback, given.backend
-        if show is not None:
-            callback = lambda it: show(replace(it, components=here.asarray(it.components, "float64")))  # noqa: E731
-        with ExitStack() as stack:
-            if samples.backend.on_gpu:
-                stack.enter_context(samples.backend.own_stream())
-            log = FitLog(callback)
-            if checkpoint is not None:
-                about = {**asdict(options), "random_state": plain_seed(self.random_state)}
-                recorded = stack.enter_context(open_checkpoint(checkpoint, samples, about, rng))
-                samples, log.checkpoint, log.callback = recorded, recorded, recorded.wrap_callback(callback)
-            if self.verbose:
-                log.callback = stack.enter_context(progress_bar(f"l_{self.p}", self.tol, log.callback))
-            fit = fit_dictionary(samples, options, rng, log, stacklevel=4)
-        self._keep(fit.result, given.backend, samples.dtype)
-        self._state: State = fit
-        self.n_samples_seen_ = samples.n_samples
-
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None) -> LpDictionaryLearning:  # noqa: ARG002
-        """Go on learning from a batch of samples, which is read once and not kept.
-
-        The first batches are collected until there are 40 samples a feature, at least 1000, and fitted as `fit` does;
-        `status_` says so. From then on a batch moves the atoms by one Newton step, and what is kept does not grow with
-        the number of samples. This is an approximation: to first order its error is that of a fit to all samples, and
-        `expected_error_` estimates it (too small where the dictionary drifts and `half_life` is None); but atoms that
-        the first fit found mixed or not identifiable, of which it warns, are not sought again. Atoms keep their order
-        and signs from batch to batch. After `fit`, the stream goes on from there.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples, as rows; a single one is enough.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        LpDictionaryLearning
-            The estimator itself.
-        """
-        before = dict(vars(self))
-        try:
-            with one_blas_thread():
-                self._partial_fit(X)
-        except BaseException:  # a batch that cannot be used leaves the estimator as it was
-            self.__dict__ = before
-            raise
-        return self
-
-    def _partial_fit(self, X: Any) -> None:
-        state: State | None = getattr(self, "_state", None)
-        if state is None and hasattr(self, "components_"):
-            raise ValueError(
-                "This model comes from a file, which keeps its atoms but not what a stream needs to go on. Pickle a "
-                "model that is to go on with partial_fit, or begin a new one."
-            )
-        if state is not None:
-            check_same_space(self, X, self.components_, "partial_fit")
-        samples = check_batch(self, X, first=state is None)
-        rng = check_rng(self.random_state, stream=1)
-        state, result = add_batch(state, samples, self._options(), self.half_life, rng, stacklevel=4)
-        self._keep(result, samples.backend, samples.dtype)
-        self._state, self.n_samples_seen_ = state, count_seen(state)
-
     def _options(self) -> Options:
         """Parameters of a fit, checked."""
         if self.whiten:
-            check_refinement(self.refine, whiten=True)
+            check_refinement(self.refine, whiten=self.whiten)
         return Options(
             n_components=self.n_components,
             exponents=check_exponents(self.p),
             solver=self.solver,
             refine=self.refine,
             center=self.center,
-            whiten=self.whiten,
+            whiten=self.whiten if isinstance(self.whiten, str) else bool(self.whiten),
             max_iter=self.max_iter,
             tol=max(self.tol, MIN_TOL),
             n_init=self.n_init,
         )
-
-    def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
-        """Codes of samples, by `transform_algorithm`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), path or Dataset
-            Samples, as rows; whatever `fit` takes.
-        out : str or path-like, default=None
-            File for the codes, ``.npy`` or ``.zarr``. They are written block by block and need no memory; the file is
-            complete or it is not there.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components_)
-            Codes; those written to a file are left on disk, as a `numpy.memmap` or a zarr array. Of a dask array, a
-            lazy dask array.
-        """
-        check_is_fitted(self)
-        self._validate_params()  # those of transform may have been set after the fit
-        check_same_space(self, X, self.components_, "transform")
-        rows, rule = self._coder()
-        samples = check_samples(self, X, fitting=False)
-        if out is not None:
-            return coding.encode_into(out, samples, rows, self.mean_, rule)
-        return coding.encode(samples, rows, self.mean_, rule)
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Rebuild samples from codes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components_)
-            Codes.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features_in_)
-            ``X @ components_ + mean_``.
-        """
-        check_is_fitted(self)
-        return coding.decode(check_codes(self, X, self.components_), self.components_, self.mean_)
-
-    def score_samples(self, X: Any) -> Array:
-        """Log-likelihood of each sample under the fitted distribution: atoms, densities, scales and noise.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), path or Dataset
-            Samples, as rows; whatever `fit` takes.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Log-likelihoods, in the units of X. Directions in which the samples of the fit did not vary are left out.
-        """
-        return coding.log_likelihoods(*self._judged(X, "score_samples"))
-
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
-        """Mean log-likelihood of samples, for choosing p and n_components on data that the fit has not seen.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), path or Dataset
-            Samples, as rows; whatever `fit` takes.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        float
-            Mean of `score_samples`.
-        """
-        return coding.mean_log_likelihood(*self._judged(X, "score"))
-
-    def _judged(self, X: Any, method: str) -> tuple[Dataset, Array, Array, coding.Likelihood]:
-        """Samples, and what makes log-likelihoods of them."""
-        check_is_fitted(self)
-        check_same_space(self, X, self.components_, method)
-        samples = check_samples(self, X, fitting=False)
-        laws = (self.density_, self.scale_, self.noise_std_)
-        rows, rule = coding.likelihood_coder(self.unmixing_, self._rest, laws, self._rest_std)
-        return samples, rows, self.mean_, rule
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that :func:`elldict.load` reads.
-
-        The file is complete or it is not there: an older one is replaced when the new one is written. A
-        `random_state` that is an object rather than a number is not kept.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where to write; by custom it ends in ``.npz``.
-        """
-        check_is_fitted(self)
-        model_file.write(path, *pack_model(self))
-
-    def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
-        """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
-        self.components_ = backend.asarray(result.components, dtype)
-        self.unmixing_ = backend.asarray(result.unmixing, dtype) if self.whiten else self.components_
-        self.mean_ = backend.asarray(result.mean, dtype)
-        self.n_components_ = len(result.components)
-        self.density_ = backend.asarray(result.density, dtype)
-        self.scale_ = backend.asarray(result.scale, dtype)
-        self.atom_error_ = backend.asarray(result.atom_error, dtype)
-        self._rest = backend.asarray(result.rest, dtype)
-        self._rest_std = result.rest_std
-        for name in PLAIN_RESULTS:
-            setattr(self, f"{name}_", getattr(result, name))
 
     def _coder(self) -> tuple[Array, coding.Rule]:
         """Rows for the linear codes, and what is done with them."""
@@ -495,55 +554,16 @@ class LpDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             self.transform_algorithm, self.components_, self.unmixing_, alpha=self.transform_alpha, n_nonzero=n_nonzero
         )
 
+    def _announce_reduction(self, stacklevel: int) -> None:
+        """Say once in a process that whiten=True means something else than it did: here it makes a difference."""
+        if not ANNOUNCED:
+            warnings.warn(REDUCTION, FutureWarning, stacklevel=stacklevel)
+            ANNOUNCED.append(REDUCTION)
+
+    def _name_rows(self, atoms: Array, unmixing: Array, mean: Array) -> None:
+        self.components_, self.unmixing_, self.mean_ = atoms, unmixing, mean
+
     @property
     def mixing_(self) -> Array:
         """Transposed atoms."""
         return self.components_.T
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.array_api_support = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-
-def load(path: str | os.PathLike[str]) -> LpDictionaryLearning:
-    """Read a model written by :meth:`LpDictionaryLearning.save`.
-
-    Nothing in the file is executed, and everything in it is checked before it is used.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File to read.
-
-    Returns
-    -------
-    LpDictionaryLearning
-        The fitted estimator, with NumPy arrays.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is not a model file, or is damaged. It is a ValueError.
-
-    Examples
-    --------
-    >>> import os, tempfile, elldict
-    >>> X, _, _ = elldict.datasets.make_bernoulli_gaussian(2000, 8, density=0.3, random_state=0)
-    >>> model = elldict.LpDictionaryLearning(random_state=0).fit(X)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.save(os.path.join(folder, "model.npz"))
-    ...     again = elldict.load(os.path.join(folder, "model.npz"))
-    >>> bool((again.transform(X) == model.transform(X)).all())
-    True
-    """
-    header, arrays = model_file.read(path)
-    try:
-        return unpack_model(LpDictionaryLearning, header, arrays)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise model_file.ModelFileError(f"{path} does not hold a fitted LpDictionaryLearning: {error}") from error

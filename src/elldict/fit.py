@@ -34,10 +34,11 @@ class Options:
     solver: str
     refine: str | None
     center: bool
-    whiten: bool
+    whiten: bool | str  # "all": atoms are sought in all directions, not in the first principal ones
     max_iter: int
     tol: float
     n_init: int
+    clip: bool = False  # lower an n_components above the rank, with a warning, instead of refusing it
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,21 @@ def fit_dictionary(
     """Learn the dictionary of the samples; warnings point `stacklevel` callers up; None: no warnings."""
     if samples.backend.on_gpu and samples.backend.can_capture:
         log.capture = CudaGraphStepper.try_to_make
-    statistics = compute_statistics(samples, center=options.center, precise=options.whiten)
+    statistics = compute_statistics(samples, center=options.center, precise=bool(options.whiten))
     log.passes += 1
-    m = check_n_components(options.n_components, statistics, whiten=options.whiten)
-    doubts = list(diagnostics.doubt_samples(statistics, whiten=options.whiten))
+    m = check_n_components(
+        options.n_components, statistics, whiten=options.whiten, refine=options.refine, clip=options.clip
+    )
+    if stacklevel is not None and m < (options.n_components or 0):
+        message = f"n_components is too large: it will be set to {m}, the number of directions in which X varies"
+        warnings.warn(
+            f"{message} ({samples.n_samples} samples of {samples.n_features} features).", stacklevel=stacklevel + 1
+        )
+    whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten, n_components=m)
+    doubts = list(diagnostics.doubt_samples(statistics, whitening))
     for category, message in doubts if stacklevel is not None else ():
         warnings.warn(message, category, stacklevel=(stacklevel or 0) + 1)
 
-    whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten)
     phases = _make_phases(options, samples.dtype, bound_codes(statistics, whitening))
     # drawn one by one when a start begins, after what is drawn below
     starts = _draw_starts(options.n_init, rng, min(m, statistics.rank), whitening, samples)

@@ -76,7 +76,8 @@ def add_batch(
         _check_same_options(state, options)
         state = replace(state, model=state.model.update(samples, half_life))
         return state, _make_online_result(state)
-    check_n_components_at_most(options.n_components, samples.n_features)
+    if not options.clip:
+        check_n_components_at_most(options.n_components, samples.n_features)
     non_finite = find_non_finite(samples.X, samples.backend.xp)
     if non_finite is not None:
         raise non_finite_error(samples, non_finite)
@@ -95,10 +96,12 @@ def add_batch(
 def _begin_online(fit: Fit) -> OnlineState:
     """The online model that goes on from a fit."""
     options, statistics = fit.options, replace(fit.statistics)  # a copy: what is computed of it stays out of the fit
-    whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten)
+    reduce_to = options.n_components if options.whiten is True else None
+    whitening = Whitening.of(statistics, center=options.center, whiten=options.whiten, n_components=reduce_to)
     estimate = _order_rows(fit, whitening)
     p, n_passes = options.exponents[-1], fit.result.n_passes
-    return OnlineState(OnlineModel.begin(p, options.refine, estimate, whitening, statistics, n_passes), fit)
+    model = OnlineModel.begin(p, options.refine, estimate, whitening, statistics, n_passes, reduce_to)
+    return OnlineState(model, fit)
 
 
 def _make_online_result(state: OnlineState) -> FitResult:
@@ -122,7 +125,7 @@ def _check_same_options(state: OnlineState, options: Options) -> None:
     now = {"p": options.exponents[-1], "refine": options.refine, "center": options.center, "whiten": options.whiten}
     changed = [f"{name}={now[name]!r} was {began[name]!r}" for name in now if now[name] != began[name]]
     m = len(state.first.result.components)
-    if options.n_components not in (None, m):
+    if options.n_components not in (None, m, first.n_components):
         changed.append(f"n_components={options.n_components} was {m}")
     if changed:
         raise ValueError(f"{'; '.join(changed)} when the stream began. Set it back, or begin a new model.")
@@ -143,7 +146,7 @@ def _collect(
 
 def _know_nothing(options: Options, n: int) -> FitResult:
     """What is said of samples too few to say anything: atoms are axes, and their error bars all that there is."""
-    m = options.n_components or n
+    m = min(options.n_components or n, n)
     axes, ones = np.eye(n), np.ones(m)
     return FitResult(axes[:m], axes[:m], np.zeros(n), ones, ones, 0.0, ones, 1.0, axes[m:], 1.0)
 

@@ -127,11 +127,14 @@ SCALARS: dict[str, type] = {
     "corruption_scale_": float,
     "_rest_std": float,
 }
-ARRAYS = ("components", "unmixing", "mean", "density", "scale", "atom_error")
+ROWS = ("atoms", "unmixing", "mean")
+"""What makes samples of codes and codes of samples, as rows, and the mean: the same in every class."""
+
+VECTORS = ("density", "scale", "atom_error")
 REFINEMENTS = (None, "bernoulli-gaussian", "sparse-corruption")
 
 MAX_INVERSE_ERROR = 0.01
-"""Largest entry of unmixing @ components.T minus the identity that rounding explains, in float32 and whitened too."""
+"""Largest entry of unmixing @ atoms.T minus the identity that rounding explains, in float32 and whitened too."""
 
 HISTORY_COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
 INTEGER_COLUMNS = ("start", "stage", "iteration")
@@ -148,7 +151,9 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
     }
     if hasattr(model, "feature_names_in_"):
         header["feature_names_in_"] = [str(name) for name in model.feature_names_in_]
-    arrays = {name: to_numpy(getattr(model, f"{name}_")) for name in ARRAYS}
+    rows = (model.mixing_.T, model.unmixing_, model._mean)
+    arrays = {name: to_numpy(array) for name, array in zip(ROWS, rows, strict=True)}
+    arrays |= {name: to_numpy(getattr(model, f"{name}_")) for name in VECTORS}
     arrays["rest"] = to_numpy(model._rest)
     arrays["history"] = tabulate_iterations(model.history_)
     return header, arrays
@@ -156,25 +161,26 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
 
 def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
     """Estimator of this kind from a header and arrays; KeyError, TypeError or ValueError if they do not fit."""
-    if header["class"] != kind.__name__:
-        raise ValueError(f"it is a {header['class']!r}")
     model: Any = kind(**header["params"])
     model._validate_params()
     check_exponents(model.p)
     for name, expected in SCALARS.items():
         setattr(model, name, _check_scalar(name, header["fitted"][name], expected))
     m, n = model.n_components_, model.n_features_in_
+    arrays = {"atoms": arrays["components"], **arrays} if "components" in arrays else arrays  # their name before
     if header["refined_"] not in REFINEMENTS:
         raise ValueError(f"refined_ is {header['refined_']!r}")
     model.refined_ = header["refined_"]
-    shapes = {"components": (m, n), "unmixing": (m, n), "mean": (n,)}
-    for name in ARRAYS:
+    shapes = {"atoms": (m, n), "unmixing": (m, n), "mean": (n,)}
+    for name in (*ROWS, *VECTORS):
         array, shape = arrays[name], shapes.get(name, (m,))
         finite = name == "atom_error" or np.all(np.isfinite(array))  # atoms beyond the rank have no error
         if array.shape != shape or array.dtype.kind != "f" or not finite:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
-        setattr(model, f"{name}_", array)
     _check_values(arrays)
+    model._name_rows(*(arrays[name] for name in ROWS))
+    for name in VECTORS:
+        setattr(model, f"{name}_", arrays[name])
     rest = arrays["rest"]
     if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
@@ -193,10 +199,10 @@ def _check_values(arrays: dict[str, NDArray[Any]]) -> None:
     density, scale = arrays["density"], arrays["scale"]
     if np.any((density < 0) | (density > 1)) or np.any(scale < 0):
         raise ValueError("density is no share, or scale is negative")
-    product = arrays["unmixing"].astype(np.float64) @ arrays["components"].astype(np.float64).T
+    product = arrays["unmixing"].astype(np.float64) @ arrays["atoms"].astype(np.float64).T
     error = float(np.max(np.abs(product - np.eye(len(product)))))
     if not error < MAX_INVERSE_ERROR:
-        raise ValueError(f"unmixing does not undo components (off by {error:.2g})")
+        raise ValueError(f"unmixing does not undo atoms (off by {error:.2g})")
 
 
 def _check_scalar(name: str, value: Any, expected: type) -> Any:

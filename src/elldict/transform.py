@@ -176,21 +176,19 @@ def mean_log_likelihood(samples: Dataset, rows: Array, mean: Array, rule: Likeli
     return found.value / found.weight
 
 
-def decode(codes: Array, components: Array, mean: Array) -> Array:
+def decode(codes: Array, mixing: Array, mean: Array) -> Array:
     """Samples rebuilt from codes."""
     backend = Backend.of(codes)
     dtype = real_dtype(codes)
-    return codes @ backend.asarray(components, dtype) + backend.asarray(mean, dtype)
+    return codes @ backend.asarray(mixing.T, dtype) + backend.asarray(mean, dtype)
 
 
-def coder(
-    algorithm: str, components: Array, unmixing: Array, *, alpha: float | None, n_nonzero: int
-) -> tuple[Array, Rule]:
+def coder(algorithm: str, atoms: Array, unmixing: Array, *, alpha: float | None, n_nonzero: int) -> tuple[Array, Rule]:
     """Rows for the linear codes, and the rule that makes of them what `algorithm` asks for."""
     if algorithm == "linear":
         return unmixing, keep
     if algorithm == "omp":
-        return _pursuit(components, unmixing, n_nonzero)
+        return _pursuit(to_numpy(atoms), unmixing, n_nonzero)
     if alpha is None:
         raise ValueError(
             f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes."
@@ -198,8 +196,7 @@ def coder(
     return unmixing, partial(soften if algorithm == "threshold" else keep_above, alpha=alpha)
 
 
-def _pursuit(components: Array, unmixing: Array, k: int) -> tuple[Array, Rule]:
-    atoms = to_numpy(components)
+def _pursuit(atoms: NDArray[Any], unmixing: Array, k: int) -> tuple[Array, Rule]:
     if k > len(atoms):
         raise ValueError(f"transform_n_nonzero_coefs={k} exceeds the {len(atoms)} atoms learned.")
     if np.array_equal(atoms, to_numpy(unmixing)):  # orthonormal: the best k are the largest k

@@ -81,9 +81,9 @@ def _left_to_scikit_learn(X: Any) -> bool:
     return isinstance(X, np.memmap) and (X.ndim != 2 or X.dtype.kind not in "fiub" or min(X.shape) < 2)
 
 
-def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Array:
-    """Return codes as an array of the kind of the fitted components, with as many columns as atoms."""
-    check_same_space(estimator, codes, components, "inverse_transform")
+def check_codes(estimator: BaseEstimator, codes: Any, unmixing: Array) -> Array:
+    """Return codes as an array of the kind of the fitted ones, with as many columns as atoms."""
+    check_same_space(estimator, codes, unmixing, "inverse_transform")
     if array_api_compat.is_dask_array(codes):
         if codes.ndim != 2:
             raise ValueError(f"Expected a 2D array of codes, got {codes.ndim}D with shape {codes.shape}.")
@@ -95,9 +95,9 @@ def check_codes(estimator: BaseEstimator, codes: Any, components: Array) -> Arra
     else:
         _refuse_masked(codes)
         codes = check_array(codes, dtype=[np.float64, np.float32])
-    if codes.shape[1] != components.shape[0]:
+    if codes.shape[1] != unmixing.shape[0]:
         raise ValueError(
-            f"Codes of shape {tuple(codes.shape)} given, expected (n_samples, n_components_={components.shape[0]})."
+            f"Codes of shape {tuple(codes.shape)} given, expected (n_samples, n_components_={unmixing.shape[0]})."
         )
     return codes
 
@@ -141,7 +141,7 @@ def check_same_space(estimator: BaseEstimator, array: Array, fitted: Array, meth
         )
 
 
-def check_refinement(refine: str | None, *, whiten: bool) -> None:
+def check_refinement(refine: str | None, *, whiten: bool | str) -> None:
     """Refuse a refinement that whitening makes meaningless."""
     if refine == "sparse-corruption" and whiten:
         raise ValueError(
@@ -150,16 +150,30 @@ def check_refinement(refine: str | None, *, whiten: bool) -> None:
         )
 
 
-def check_n_components(n_components: int | None, statistics: SampleStatistics, *, whiten: bool) -> int:
-    """Return the number of atoms to learn."""
+def check_n_components(
+    n_components: int | None, statistics: SampleStatistics, *, whiten: bool | str, refine: str | None, clip: bool
+) -> int:
+    """Return the number of atoms to learn; a refinement that was asked for needs one in every direction.
+
+    A number above the rank is refused, or lowered to it if `clip`.
+    """
     n, k = statistics.n_features, statistics.rank
     if n_components is None:
         return k if whiten else n
+    if clip:
+        n_components = min(n_components, k if whiten else n)
     check_n_components_at_most(n_components, n)
     if whiten and n_components > k:
         raise ValueError(
-            f"n_components={n_components} exceeds the rank {k} of X ({n} features): whiten=True finds at most {k} "
-            "components. Leave n_components=None to get them all."
+            f"n_components={n_components} exceeds the rank {k} of X ({n} features): whiten={whiten!r} finds at most "
+            f"{k} components. Leave n_components=None to get them all."
+        )
+    if n_components < k and whiten is not True and refine not in (None, "auto"):
+        reduce = "" if refine == "sparse-corruption" else f"whiten=True, which reduces X to {n_components} of them, "
+        raise ValueError(
+            f"refine={refine!r} needs as many atoms as there are directions to seek them in: n_components="
+            f"{n_components} with whiten={whiten!r}, where X varies in {k} directions. Use {reduce}n_components=None, "
+            "or refine='auto', which goes without."
         )
     return int(n_components)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -27,7 +27,7 @@ from elldict.cli.printing import (
 if TYPE_CHECKING:
     from elldict.backend.base import Array, Backend
     from elldict.data.dataset import Dataset
-    from elldict.estimator import LpDictionaryLearning
+    from elldict.estimator import LpEstimator
 
 app = typer.Typer(
     add_completion=False,
@@ -117,8 +117,24 @@ def fit(
     refine: Annotated[
         Refinement, typer.Option(help="Maximum likelihood after l_p; 'none' gives the paper's answer.")
     ] = Refinement.auto,
-    center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean of the samples.")] = False,
-    whiten: Annotated[bool, typer.Option("--whiten/--no-whiten", help="Atoms need not be orthogonal.")] = False,
+    ica: Annotated[
+        bool, typer.Option("--ica", help="Independent components: centre, whiten, and keep the model of an LpICA.")
+    ] = False,
+    center: Annotated[
+        bool | None,
+        typer.Option("--center/--no-center", help="Subtract the mean of the samples.", show_default="--no-center"),
+    ] = None,
+    whiten: Annotated[
+        bool | None,
+        typer.Option(
+            "--whiten/--no-whiten",
+            help="Atoms need not be orthogonal; fewer than features are learned in as many principal directions.",
+            show_default="--no-whiten",
+        ),
+    ] = None,
+    whiten_all: Annotated[
+        bool, typer.Option("--whiten-all", help="The same, but fewer atoms are sought in all directions.")
+    ] = False,
     max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
     tol: Annotated[float, typer.Option(help="Step (root mean square) at which a start has converged.")] = 1e-6,
     n_init: Annotated[int, typer.Option(help="Number of random starts.")] = 1,
@@ -140,24 +156,28 @@ def fit(
     With '--solver power --refine none' this is Algorithm 2 of the paper.
     """
     _check_output(output, force, inputs=(data,))
+    if ica:
+        _refuse_with_ica(center, whiten, whiten_all or None)
     if checkpoint is not None and checkpoint.resolve() in (output.resolve(), data.resolve()):
         raise MistakeError(f"checkpoint {checkpoint} is also the input or the output. Choose another name.")
-    exponents = _parse_exponents(p)
-    from elldict.estimator import LpDictionaryLearning  # noqa: PLC0415
+    common: dict[str, Any] = {
+        "p": _parse_exponents(p),
+        "solver": solver.value,
+        "refine": None if refine is Refinement.none else refine.value,
+        "max_iter": max_iter,
+        "tol": tol,
+        "n_init": n_init,
+        "device": device,
+        "random_state": seed,
+    }
+    from elldict import LpDictionaryLearning, LpICA  # noqa: PLC0415
 
-    model = LpDictionaryLearning(
-        n_components,
-        p=exponents,
-        solver=solver.value,
-        refine=None if refine is Refinement.none else refine.value,
-        center=center,
-        whiten=whiten,
-        max_iter=max_iter,
-        tol=tol,
-        n_init=n_init,
-        device=device,
-        random_state=seed,
-    )
+    model: LpEstimator
+    if ica:
+        model = LpICA(n_components, **common)
+    else:
+        directions = "all" if whiten_all else bool(whiten)
+        model = LpDictionaryLearning(n_components, center=bool(center), whiten=directions, **common)
     began = time.perf_counter()
     with raise_as_mistakes(), show_fit_progress(p, tol, quiet) as callback:
         samples = _open_data(data, column, block_size)
@@ -185,13 +205,13 @@ def transform(
     """Write the codes of samples: their sparse coordinates in a learned dictionary."""
     _check_output(output, force, inputs=(model, data), zarr=True)
     fitted = _open_model(model)
-    _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
+    name = _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
     with raise_as_mistakes():
         codes = fitted.transform(_open_data(data, column, block_size), out=output)
     written = _open_data(output, None, None)  # a block at a time, as whoever wrote them did
     share = written.sum(NonZeroKernel()) / (written.n_samples * written.n_features)
     lines = [
-        ("algorithm", fitted.transform_algorithm),
+        ("algorithm", name),
         ("non-zero", f"{100 * share:.3g} % of the codes"),
         ("codes", describe_file(output)),
     ]
@@ -211,8 +231,9 @@ def score(model: ModelFile, data: DataFile, column: Column = None, block_size: B
 @app.command()
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
-    lines = (("file", describe_file(model)), *describe_model(_open_model(model)))
-    print_summary("[bold]LpDictionaryLearning[/]", lines)
+    fitted = _open_model(model)
+    lines = (("file", describe_file(model)), *describe_model(fitted))
+    print_summary(f"[bold]{type(fitted).__name__}[/]", lines)
 
 
 def _check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: bool = False) -> None:
@@ -244,8 +265,8 @@ def _open_data(path: Path, columns: Sequence[str] | None, block_size: int | None
     return open_samples(path, column=column, block_size=block_size)
 
 
-def _open_model(path: Path) -> LpDictionaryLearning:
-    from elldict.estimator import load  # noqa: PLC0415
+def _open_model(path: Path) -> LpEstimator:
+    from elldict.models import load  # noqa: PLC0415
 
     with raise_as_mistakes():
         return load(path)
@@ -260,21 +281,33 @@ class NonZeroKernel:
 
 
 def _choose_algorithm(
-    model: LpDictionaryLearning, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
-) -> None:
+    model: LpEstimator, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
+) -> str:
     """Put the options of the command line in place of the model's; an option that would do nothing is a mistake."""
-    name = algorithm.value if algorithm else model.transform_algorithm
+    own = getattr(model, "transform_algorithm", None)
+    if own is None and algorithm not in (None, Algorithm.linear):
+        raise MistakeError(f"--algorithm {algorithm.value}: {type(model).__name__} makes linear codes and no others.")
+    name = algorithm.value if algorithm else own or "linear"
     if alpha is not None and name not in ("threshold", "hard_threshold"):
         raise MistakeError(f"--alpha does nothing with --algorithm {name}. Use threshold or hard_threshold.")
     if n_nonzero is not None and name != "omp":
         raise MistakeError(f"--n-nonzero does nothing with --algorithm {name}. Use omp.")
     if alpha is not None and not alpha >= 0:
         raise MistakeError(f"--alpha {alpha:g}: expected a number >= 0.")
-    model.transform_algorithm = name
+    if own is not None:
+        model.transform_algorithm = name
     if alpha is not None:
         model.transform_alpha = alpha
     if n_nonzero is not None:
         model.transform_n_nonzero_coefs = n_nonzero
+    return name
+
+
+def _refuse_with_ica(center: bool | None, whiten: bool | None, whiten_all: bool | None) -> None:
+    """An option that would do nothing, or undo what --ica says, is a mistake."""
+    for name, value in (("center", center), ("whiten", whiten), ("whiten-all", whiten_all)):
+        if value is not None:
+            raise MistakeError(f"--ica always centres and whitens. Leave out --{'' if value else 'no-'}{name}.")
 
 
 def _parse_exponents(text: str) -> float | tuple[float, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from elldict.estimator import LpDictionaryLearning
+    from elldict.estimator import LpEstimator
     from elldict.report.demo import Demo
     from elldict.report.studies import ErrorAndBar, Recovery
     from elldict.result import Callback
@@ -42,7 +42,7 @@ def describe_file(path: Path) -> str:
     return f"{path} ({decimal(sum(file.stat().st_size for file in files))})"
 
 
-def describe_fit(model: LpDictionaryLearning, shape: tuple[int, int], seconds: float) -> Iterator[tuple[str, object]]:
+def describe_fit(model: LpEstimator, shape: tuple[int, int], seconds: float) -> Iterator[tuple[str, object]]:
     """What happened in a fit."""
     yield from zip(("samples", "features"), shape, strict=True)
     yield "atoms", model.n_components_
@@ -52,9 +52,9 @@ def describe_fit(model: LpDictionaryLearning, shape: tuple[int, int], seconds: f
     yield from _describe_codes(model)
 
 
-def describe_model(model: LpDictionaryLearning) -> Iterator[tuple[str, object]]:
+def describe_model(model: LpEstimator) -> Iterator[tuple[str, object]]:
     """What a model file holds."""
-    yield "atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.components_.dtype}"
+    yield "atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.unmixing_.dtype}"
     yield "p", model.p if isinstance(model.p, (int, float)) else ", ".join(f"{q:g}" for q in model.p)
     yield "objective", f"{model.objective_:.6g}"
     yield from _describe_iterations(model)
@@ -66,12 +66,12 @@ def describe_model(model: LpDictionaryLearning) -> Iterator[tuple[str, object]]:
     yield "parameters", ", ".join(changed) or "all default"
 
 
-def _describe_iterations(model: LpDictionaryLearning) -> Iterator[tuple[str, object]]:
+def _describe_iterations(model: LpEstimator) -> Iterator[tuple[str, object]]:
     yield "iterations", model.n_iter_
     yield "passes", f"{model.n_passes_:g}"
 
 
-def _describe_codes(model: LpDictionaryLearning) -> Iterator[tuple[str, str]]:
+def _describe_codes(model: LpEstimator) -> Iterator[tuple[str, str]]:
     """What the model says of codes, noise and its own error."""
     yield "density", f"{100 * float(model.density_.mean()):.3g} % of the codes are not zero"
     yield "noise", f"standard deviation {model.noise_std_:.3g}"

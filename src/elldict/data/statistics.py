@@ -128,6 +128,15 @@ class SampleStatistics:
         return self._eigen[1]
 
     @cached_property
+    def principal(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Variances about the mean, in decreasing order, and their directions as columns: the mean is none of them."""
+        if self.centred:
+            return self._eigen
+        mean = self.mean / self.unit
+        values, vectors = np.linalg.eigh(self.scatter - np.outer(mean, mean))
+        return values[::-1], vectors[:, ::-1]
+
+    @cached_property
     def rank(self) -> int:
         """Number of directions in which the samples vary, whatever their scale."""
         if self.is_well_conditioned(FULL_RANK_CONDITION):
@@ -230,7 +239,8 @@ def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> Samp
 class Whitening:
     """Change of coordinates from raw samples to samples of unit mean square.
 
-    A scale alone, unless samples are whitened or vary in fewer directions than they have features.
+    A scale alone, unless samples are whitened or vary in fewer directions than they have features. Atoms are sought in
+    its k directions: those in which samples vary, or the first principal ones if samples are reduced.
     """
 
     scale: float  # one over the root mean square of the data
@@ -239,20 +249,29 @@ class Whitening:
     from_white: Array | None  # (k, n), the transposed pseudo-inverse of `to_white`
     whitened: bool
     second_moments: Array | None = None  # (k, k) mean of y y^T in whitened coordinates, None for the identity
+    n_discarded: int = 0  # principal directions in which samples vary and no atom is sought
 
     @classmethod
-    def of(cls, statistics: SampleStatistics, *, center: bool, whiten: bool) -> Whitening:
-        """Whitening for samples of these statistics: restricted to their span, and white if asked."""
+    def of(
+        cls, statistics: SampleStatistics, *, center: bool, whiten: bool | str, n_components: int | None = None
+    ) -> Whitening:
+        """Whitening for samples of these statistics: restricted to their span, and white if asked.
+
+        True reduces samples to `n_components` principal directions first; "all" whitens all in which they vary.
+        """
         scale = 1.0 / statistics.rms / statistics.unit
         mean = statistics.mean if center else None
         k = statistics.rank
         if not whiten and k == statistics.n_features:
             return cls(scale, mean, None, None, False, statistics.scatter / statistics.rms**2)
-        span = statistics.eigenvectors[:, :k].T
+        if whiten is True and n_components is not None and n_components < k:
+            span, variances = reduce_directions(statistics, n_components)
+        else:
+            span, variances = statistics.eigenvectors[:, :k].T, statistics.eigenvalues[:k]
         if not whiten:
-            return cls(scale, mean, span, span, False, np.diag(statistics.eigenvalues[:k]) / statistics.rms**2)
-        std = np.sqrt(statistics.eigenvalues[:k, None]) / statistics.rms
-        return cls(scale, mean, span / std, span * std, whitened=True)
+            return cls(scale, mean, span, span, False, np.diag(variances) / statistics.rms**2)
+        std = np.sqrt(variances[:, None]) / statistics.rms
+        return cls(scale, mean, span / std, span * std, whitened=True, n_discarded=k - len(span))
 
     def move_to(self, backend: Backend) -> Whitening:
         """Return the same with its matrices in another backend."""
@@ -290,6 +309,21 @@ class Whitening:
         if self.to_white is None:
             return A
         return np.asarray(A @ (self.to_white / np.sqrt(np.sum(self.to_white**2, axis=1, keepdims=True))).T)
+
+
+def reduce_directions(
+    statistics: SampleStatistics, n_directions: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Orthonormal rows that span the first principal directions, and the mean squares of the samples along them.
+
+    The subspace is that of the covariance about the mean; the rows are the principal axes within it of the scatter in
+    use, which is about zero for samples that are not centred, so that coordinates are uncorrelated.
+    """
+    span = statistics.principal[1][:, :n_directions].T
+    if statistics.centred:
+        return span, statistics.eigenvalues[:n_directions]
+    values, axes = np.linalg.eigh(span @ statistics.scatter @ span.T)
+    return axes[:, ::-1].T @ span, values[::-1]
 
 
 def bound_codes(statistics: SampleStatistics, whitening: Whitening) -> float:

@@ -93,7 +93,7 @@ def recover(
     began = time.perf_counter()
     model.fit(samples, callback=keep)
     seconds = time.perf_counter() - began
-    error = measure_error(model.components_, dictionary)
+    error = measure_error(model.mixing_.T, dictionary)
     matched = dictionary[match_atoms(path[-1], dictionary).indices]
     return Recovery(
         p=p,
@@ -108,7 +108,7 @@ def recover(
         seconds=seconds,
         errors=np.array([measure_error(A, dictionary) for A in path] + [error]),
         overlaps=np.stack([np.abs(A @ matched.T) for A in path]).astype(np.float32),
-        angles=np.degrees(np.arccos(match_atoms(model.components_, dictionary).cosines)),
+        angles=np.degrees(np.arccos(match_atoms(model.mixing_.T, dictionary).cosines)),
     )
 
 
@@ -168,7 +168,7 @@ def _fit_both(sizes: Any, noise_std: float, seed: int) -> Iterator[ErrorAndBar]:
     X, dictionary, _ = make_bernoulli_gaussian(**sizes, noise_std=noise_std, dtype=np.float32, random_state=seed)
     for refine in (None, "auto"):
         model = LpDictionaryLearning(p=3, refine=refine, random_state=seed).fit(X)
-        yield ErrorAndBar(measure_error(model.components_, dictionary), model.expected_error_)
+        yield ErrorAndBar(measure_error(model.mixing_.T, dictionary), model.expected_error_)
 
 
 # --- handwritten digits -----------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def study_digits(setting: DigitsSetting, show: ShowShare) -> Digits:
         )
         with catch_expected_warnings(caught, name):
             model.fit(split.train)
-        atoms.append(_to_images(model.components_))
+        atoms.append(_to_images(model.mixing_.T))
         rebuilt = np.asarray(model.inverse_transform(model.transform(split.test)))
         note = f"best {N_KEPT} of {model.n_components_} atoms"
         reconstructions.append(split.measure(f"elldict, {name}", note, rebuilt, learned=True))

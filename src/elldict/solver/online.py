@@ -121,6 +121,7 @@ class OnlineModel:
     refine: str | None
     center: bool
     whiten: bool
+    reduce_to: int | None  # principal directions that are followed, None for all in which the first samples varied
     n_seen: int
     n_steps: int
     n_evaluated: float  # samples evaluated, those of the first fit as often as it did
@@ -149,6 +150,7 @@ class OnlineModel:
         whitening: Whitening,
         statistics: SampleStatistics,
         n_passes: float,
+        reduce_to: int | None = None,
     ) -> OnlineModel:
         """The model that goes on from a fit.
 
@@ -170,6 +172,7 @@ class OnlineModel:
             refine=refine,
             center=statistics.centred,
             whiten=whitening.whitened,
+            reduce_to=reduce_to,
             n_seen=statistics.n_samples,
             n_steps=0,
             n_evaluated=n_passes * r,
@@ -283,9 +286,10 @@ class OnlineModel:
         if self.new_to_whitening < WHITENING_SHARE * self.weight:
             return self
         statistics = self.running.to_statistics(center=self.center, dtype=dtype)
-        if statistics.rank != self.lp.A.shape[1]:  # a direction came or went; atoms are not born and do not die
+        k = statistics.rank if self.reduce_to is None else min(self.reduce_to, statistics.rank)
+        if k != self.lp.A.shape[1]:  # a direction came or went; atoms are not born and do not die
             return self
-        whitening = Whitening.of(statistics, center=self.center, whiten=self.whiten)
+        whitening = Whitening.of(statistics, center=self.center, whiten=self.whiten, n_components=self.reduce_to)
         return replace(
             self,
             statistics=statistics,

@@ -100,6 +100,25 @@ def whitening_error(n_directions: int, n_samples: float) -> float:
     return (n_directions - 1) / (2 * n_samples)
 
 
+def subspace_errors(
+    variances: NDArray[np.float64], atoms: NDArray[np.float64], n_samples: float
+) -> NDArray[np.float64]:
+    """Error of each atom (m,) because the first k principal directions are those of r samples, not the true ones.
+
+    `variances` are those of all principal directions, in decreasing order, and `atoms` (m, k) coordinates in the first
+    k. Direction i is tilted towards j by an angle of variance l_i l_j / (r (l_i - l_j)^2), to first order, and angles
+    of different directions are independent: the square of the sine between an atom and the true subspace is the mean,
+    by its squared coordinates, of what its directions lose to those left out, and counts twice, as all angles do. No
+    direction can lose more than all of itself.
+    """
+    k = atoms.shape[1]
+    kept, left = variances[:k, None], np.maximum(variances[None, k:], 0.0)
+    with np.errstate(divide="ignore"):
+        lost = np.sum(kept * left / (n_samples * (kept - left) ** 2), axis=1)
+    squares = atoms**2
+    return np.asarray(2 * (squares @ np.minimum(lost, 1.0)) / np.sum(squares, axis=1))
+
+
 def with_small_sample_correction(errors: Array, n_features: int, n_samples: float) -> Array:
     """Error bars from fitted codes are too small when samples are few, because the fit has seen its own noise.
 

@@ -1,0 +1,241 @@
+"""The estimator for users of ICA: centred, whitened, reduced, and with the names and conventions of FastICA."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Options as OneOf
+from sklearn.utils._param_validation import StrOptions
+
+from elldict.backend.base import Array, Backend, real_dtype, to_numpy
+from elldict.estimator import MIN_TOL, LpDictionaryLearning, LpEstimator
+from elldict.fit import Options
+from elldict.result import FitResult
+from elldict.transform import Rule, keep
+from elldict.validation import check_exponents
+
+__all__ = ["LpICA"]
+
+
+class LpICA(LpEstimator):
+    """Independent component analysis by l_p-norm maximisation, with the conventions of scikit-learn's FastICA.
+
+    Samples are centred, reduced to their first `n_components` principal directions, and whitened; the sources are the
+    directions there whose l_p norm is largest. The fit is that of :class:`LpDictionaryLearning` with ``center=True,
+    whiten=True``. Parameters, attributes, units and warnings are those of FastICA where they mean the same.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Number of sources; None is as many as there are directions in which X varies, and a larger number is lowered to
+        that, with a warning. Samples are reduced to as many principal directions.
+    whiten : {'unit-variance', 'arbitrary-variance'} or False, default='unit-variance'
+        'unit-variance': sources have variance one. 'arbitrary-variance': the sum of their squares over the samples of
+        the fit is one, as FastICA has it. False: samples are taken for centred and white already, and `n_components` is
+        ignored, with a warning.
+    p : float or decreasing sequence of float, default=3
+        Exponent of the norm, any number above 2; see :class:`LpDictionaryLearning`. It takes the place of FastICA's
+        `fun`.
+    solver : {'auto', 'power'}, default='auto'
+        'power': the generalized power method, all samples in every iteration. 'auto': the same answers in far fewer
+        passes over the samples.
+    refine : {'auto', 'bernoulli-gaussian'} or None, default='auto'
+        What follows the l_p phases. 'bernoulli-gaussian': maximum likelihood for sources that are zero or Gaussian,
+        with Gaussian noise. 'auto': the same if the data support it. None: nothing.
+    max_iter : int, default=1000
+        Most iterations of a start.
+    tol : float, default=1e-6
+        A start has converged when the rows of its rotation move by at most this much, in the root mean square, or by
+        much less than their error bar.
+    n_init : int, default=1
+        Number of random starts; the one with the largest objective is kept.
+    half_life : float, default=None
+        For `partial_fit`: number of samples after which a sample counts half; None forgets nothing.
+    device : str, default=None
+        Where `fit` works on arrays of NumPy and on files: 'cuda', or 'cuda:1' for the second graphics card. None or
+        'cpu': on the host.
+    random_state : int, RandomState instance, Generator or None, default=None
+        Seed of the random starts.
+    verbose : bool, default=False
+        Show a progress bar on standard error.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features_in_)
+        Rows that make sources of samples: ``sources = (X - mean_) @ components_.T``.
+    mixing_ : array of shape (n_features_in_, n_components_)
+        Pseudo-inverse of `components_`; its columns are the atoms: ``X - mean_`` is about ``sources @ mixing_.T``.
+        Sorted by decreasing share of the objective, the largest entry of each positive.
+    mean_ : array of shape (n_features_in_,)
+        Mean of the samples. Not there with ``whiten=False``.
+    whitening_ : array of shape (n_components_, n_features_in_)
+        Rows that project samples onto their principal directions, in units in which the sum of squares over the samples
+        is one, as FastICA has it; computed when asked for. Not there with ``whiten=False``.
+    n_iter_ : int
+        Iterations of the start that was kept, with those of the refinement.
+    n_features_in_ : int
+        Number of features of the samples.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X had them.
+    unmixing_ : array of shape (n_components_, n_features_in_)
+        `components_`, by the name that all estimators here share.
+    n_components_ : int
+        Number of sources.
+    expected_error_ : float
+        Error to be expected of the columns of `mixing_`: twice the mean squared angle between them and the truth.
+    atom_error_ : array of shape (n_components_,)
+        The same for each column; their mean is `expected_error_`.
+    density_ : array of shape (n_components_,)
+        Share of the values of each source that are not zero, by a law of zeros, Gaussian values and Gaussian noise.
+    scale_ : array of shape (n_components_,)
+        Standard deviation of those that are not zero, without noise, in the units of the sources.
+    noise_std_ : float
+        Standard deviation of the noise of a source, shared by all; 0 if it is not above rounding.
+    corruption_rate_ : float
+        Share of the entries of samples that are corrupted, if `refined_` says so; otherwise 0.
+    corruption_scale_ : float
+        Standard deviation of the corruption of an entry, in the units of X; 0 if there is none.
+    refined_ : str or None
+        Name of the refinement that was applied, None if the answer is that of l_p.
+    objective_ : float
+        Mean of ``|source|**p`` over samples and sources, of unit variance.
+    n_passes_ : float
+        Passes over all samples.
+    converged_ : bool
+        Whether the answer that was kept converged.
+    status_ : str
+        How it ended, in words.
+    history_ : tuple of Iteration
+        Every iteration of every start.
+    n_samples_seen_ : int
+        Samples of the fit, or of all batches of a stream.
+
+    See Also
+    --------
+    LpDictionaryLearning : The same fit for dictionaries: `components_` are atoms, whitening is a choice.
+    sklearn.decomposition.FastICA : Independent component analysis by fixed-point iteration.
+
+    Notes
+    -----
+    `algorithm`, `fun`, `fun_args`, `w_init` and `whiten_solver` of FastICA have no counterpart. Neither has `copy` of
+    its methods: X is never changed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from elldict import LpICA
+    >>> rng = np.random.default_rng(0)
+    >>> sources = rng.laplace(size=(5000, 3))
+    >>> X = sources @ np.array([[1, 1, 1], [0.5, 2, 1], [1.5, 1, 2]]).T + 7
+    >>> ica = LpICA(n_components=3, random_state=0)
+    >>> found = ica.fit_transform(X)
+    >>> correlations = np.abs(np.corrcoef(found.T, sources.T)[:3, 3:])
+    >>> bool(np.all(correlations.max(axis=0) > 0.99))
+    True
+    >>> np.allclose(ica.inverse_transform(found), X)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{
+            name: LpDictionaryLearning._parameter_constraints[name]
+            for name in ("n_components", "p", "solver", "max_iter", "tol", "n_init", "half_life", "device")
+        },
+        "whiten": [StrOptions({"unit-variance", "arbitrary-variance"}), OneOf(bool, {False})],
+        "refine": [StrOptions({"auto", "bernoulli-gaussian"}), None],
+        "random_state": LpDictionaryLearning._parameter_constraints["random_state"],
+        "verbose": LpDictionaryLearning._parameter_constraints["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        whiten: str | bool = "unit-variance",
+        p: float | Sequence[float] = 3,
+        solver: str = "auto",
+        refine: str | None = "auto",
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        n_init: int = 1,
+        half_life: float | None = None,
+        device: str | None = None,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.whiten = whiten
+        self.p = p
+        self.solver = solver
+        self.refine = refine
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.half_life = half_life
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _options(self) -> Options:
+        n_components = self.n_components
+        if not self.whiten and n_components is not None:
+            warnings.warn("Ignoring n_components with whiten=False.", UserWarning, stacklevel=5)
+            n_components = None
+        return Options(
+            n_components=n_components,
+            exponents=check_exponents(self.p),
+            solver=self.solver,
+            refine=self.refine,
+            center=bool(self.whiten),
+            whiten=bool(self.whiten),
+            max_iter=self.max_iter,
+            tol=max(self.tol, MIN_TOL),
+            n_init=self.n_init,
+            clip=True,
+        )
+
+    def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
+        if self.whiten == "arbitrary-variance":
+            unit = math.sqrt(self.n_samples_seen_)
+            result = replace(
+                result,
+                components=result.components * unit,
+                unmixing=result.unmixing / unit,
+                scale=result.scale / unit,
+                noise_std=result.noise_std / unit,
+            )
+        super()._keep(result, backend, dtype)
+
+    def _name_rows(self, atoms: Array, unmixing: Array, mean: Array) -> None:
+        self.components_ = self.unmixing_ = unmixing
+        self.mixing_ = atoms.T
+        if self.whiten:
+            self.mean_ = mean
+        else:
+            self.__dict__.pop("mean_", None)  # of an earlier fit
+
+    @property
+    def _mean(self) -> Array:
+        return self.mean_ if "mean_" in vars(self) else 0 * self.unmixing_[0, :]
+
+    @property
+    def whitening_(self) -> Array:
+        """Rows that project samples onto their principal directions."""
+        if "mean_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has whitening_ after a fit that whitens, and not before.")
+        unmixing, mixing = (np.asarray(to_numpy(array), dtype=np.float64) for array in (self.unmixing_, self.mixing_))
+        # sources are whitened samples in other axes: mixing = U S V^T, U the directions, S the standard deviations
+        axes = np.linalg.eigh(mixing.T @ mixing)[1][:, ::-1]
+        rows = axes.T @ unmixing
+        rows *= np.where(rows[:, :1] < 0, -1, 1)  # FastICA's choice of signs
+        if self.whiten == "unit-variance":
+            rows /= math.sqrt(self.n_samples_seen_)
+        return Backend.of(self.unmixing_).asarray(rows, real_dtype(self.unmixing_))
+
+    def _coder(self) -> tuple[Array, Rule]:
+        return self.unmixing_, keep
