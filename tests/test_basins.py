@@ -71,7 +71,8 @@ def test_few_samples_end_exact_or_are_reported():
 
 
 def test_mixed_atoms_that_remain_are_named_in_the_order_of_the_answer():
-    stats = Statistics(1000.0, value=np.ones(3), slope=np.zeros(3), z2=np.ones(3), extra={"magnitude": np.zeros(3)})
+    ones, zeros = np.ones(3), np.zeros(3)
+    stats = Statistics(1000.0, value=ones, gz=ones, slope=zeros, z2=ones, extra={"magnitude": zeros})
     estimate = Estimate(np.eye(3), None, stats, True, False, "", lp_stats=stats, mixed=(MixedPair(2, 0, 9.0),))
     sizes = SimpleNamespace(rank=3, n_samples=1000, n_features=3)
     doubts = list(doubt_estimate(estimate, np.array([1, 2, 0]), sizes, None, None))

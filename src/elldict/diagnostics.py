@@ -173,13 +173,12 @@ def estimate_dependent_errors(rows: Array, estimate: Estimate, p: float, n_sampl
         return None
     assert estimate.law is not None
     Z = draw_codes(rows, estimate.A)
-    assert estimate.lp_stats is not None
-    lp, signs = Lp(min(p, MAX_EXPONENT)), estimate.lp_stats.signs
+    lp, signs = Lp(min(p, MAX_EXPONENT)), None if estimate.lp_stats is None else estimate.lp_stats.signs
     likelihood = estimate.objective if estimate.refined == "mixture" else SpikeSlabLikelihood(estimate.law)
     objectives: list[tuple[Objective, Array | None]] = [(lp, signs), (likelihood, None)]
     if estimate.refined is not None:
         objectives.reverse()
-    elif estimate.lp_stats.n_negative:  # a law that these codes do not follow says nothing
+    elif signs is not None and np.any(to_numpy(signs) < 0):  # a law that these codes do not follow says nothing
         objectives = objectives[:1]
     errors, counts = np.zeros(0), np.array([True])
     for number, (objective, its_signs) in enumerate(objectives):

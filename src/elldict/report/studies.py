@@ -262,6 +262,7 @@ def study_digits(setting: DigitsSetting, show: ShowShare) -> Digits:
     for number, (name, options) in enumerate(DIGITS_FITS.items()):
         show(number / len(DIGITS_FITS))
         model = LpDictionaryLearning(
+            solver="power",  # which seeks sparse codes alone: few of them are to rebuild a digit
             refine=None,  # digits follow no model of codes that the likelihood knows
             max_iter=setting.max_iter,
             tol=setting.tol,

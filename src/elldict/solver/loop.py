@@ -352,7 +352,7 @@ def have_other_signs(before: Statistics, after: Statistics) -> bool:
     """Whether an atom has changed its sign."""
     if before.n_negative == after.n_negative == 0:
         return False
-    return total(before.signs * after.signs < 0) > 0
+    return total(before.signs * after.signs) < int(before.signs.shape[0])
 
 
 def rms_standard_error(stats: Statistics) -> float:

@@ -343,7 +343,7 @@ class Statistics:
     @cached_property
     def n_negative(self) -> int:
         """Number of atoms with a negative sign."""
-        return 0 if self.signs is None else int(total(self.signs < 0))
+        return 0 if self.signs is None else round(total(1 - self.signs) / 2)
 
     def with_signs(self, signs: Array, p: float, A: Array, second_moments: Array | None) -> Statistics:
         """The same of l_p with these signs of the atoms A; `second_moments` (k, k) are those of whitened samples.

@@ -74,7 +74,7 @@ class Refinement:
         if wanted == "sparse-corruption":
             return self._complete_cleaned(self._clean(pilot), "refined: as asked")
         refined = self.climb(pilot)
-        law = self.drawn.fit_law(refined.A)
+        law = self.drawn.fit_law(refined.A, pilot.stats.signs)
         mixed = self.drawn.find_mixed_pairs(refined.A, law)
         decision = AS_ASKED if wanted != "auto" else decide(pilot, refined, law, len(mixed))
         before = self.drawn.fit_law(pilot.A)

@@ -152,14 +152,16 @@ def sparsity_score(
 def find_gaussian(scores: NDArray[np.float64], n_directions: int) -> NDArray[np.bool_]:
     """Atoms whose codes cannot be told from Gaussian ones, by their sparsity scores (m,), found among n directions.
 
-    These are maxima of a search, which goes on among the Gaussian directions alone: the fewer there are, the less
-    chance alone can produce.
+    These are maxima of a search. If all others are found beyond doubt, it goes on among the Gaussian directions alone:
+    the fewer there are, the less chance alone can produce.
     """
     found, n_unsought = scores < chance_score(n_directions), n_directions - len(scores)
+    if np.any(scores[~found] < 2 * chance_score(n_directions)):
+        return np.asarray(found)
     while True:
         fewer = found & (scores < chance_score(n_unsought + int(np.sum(found))))
         if np.all(fewer == found):
-            return found
+            return np.asarray(found)
         found = fewer
 
 
