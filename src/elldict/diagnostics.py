@@ -15,9 +15,11 @@ from elldict.backend.base import Array, Backend, to_numpy, total
 from elldict.data.statistics import SampleStatistics, Whitening
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.result import Estimate, FitResult
+from elldict.solver.loop import Phase
 from elldict.solver.mixed_atoms import MixedPair
 from elldict.solver.objective import Lp, Objective, Statistics, compute_derivatives, score_sparsity
 from elldict.solver.spike_slab import SpikeSlabLikelihood
+from elldict.solver.whitened_atoms import measure_departure
 from elldict.theory.error_bars import (
     CodeMoments,
     atom_errors,
@@ -41,6 +43,10 @@ WARN_CORRELATION_ERROR = 0.003
 
 WHITE_CONDITION = 10.0
 """Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
+
+MIN_UNEVENNESS = 0.05
+"""Half the variance of the eigenvalues of the covariance, in units of their mean, from which correlations of codes are
+not enough to tell whether atoms are orthogonal; condition numbers of 2 to 3."""
 
 DEPENDENCE_ROWS = 1500
 """Drawn samples, about, from which dependence is estimated: more would not change the decision."""
@@ -235,19 +241,31 @@ def _angle_variances(power: Array, curvature: Array, expected: Array, n_samples:
 
 
 def estimate_correlated_errors(
-    rows: Array, estimate: Estimate, whitening: Whitening, scatter: Vector, n_samples: float
+    rows: Array,
+    estimate: Estimate,
+    whitening: Whitening,
+    scatter: Vector,
+    n_samples: float,
+    phase: Phase | None = None,
 ) -> Vector | None:
-    """Error of each row of A (m,) that the correlation of codes shows, or zeros if chance explains it.
+    """Error of each row of A (m,) because true atoms are not orthogonal, or zeros if chance explains what shows it.
 
     Atoms that are not orthogonal but sought as if they were leave their codes correlated: two with a cosine of c come
-    out turned away from each other by c/2 each. `scatter` (k, k) is that of all samples, in the coordinates of A. None
-    where whitening sees to it that codes are not correlated.
+    out turned away from each other by c/2 each. Where samples are far from white that is not so, and A is compared with
+    the atoms that whitening finds in the drawn samples, by this phase of l_p. `scatter` (n, n) is that of all samples.
+    None where whitening sees to it that codes are not correlated.
     """
-    if whitening.whitened or whitening.to_white is not None or not estimate.converged:
+    if whitening.whitened or estimate.stopped:
         return None
-    A, m = estimate.A, int(estimate.A.shape[0])
-    scale = float(np.trace(scatter)) / len(scatter)
-    uneven = float(np.sum((scatter / scale - np.eye(len(scatter))) ** 2)) / 2  # bounds what correlations can sum up to
+    A, (m, k) = estimate.A, estimate.A.shape
+    # of the scatter in k directions, in units of its mean: bounds what correlations can sum up to
+    uneven = (float(np.sum(scatter**2)) * (k / float(np.trace(scatter))) ** 2 - k) / 2
+    if phase is not None and m > 1 and uneven > k * (MIN_UNEVENNESS + 2 * k / n_samples):
+        found = measure_departure(to_numpy(rows), to_numpy(A), phase)
+        if found is not None:
+            return found
+    if whitening.to_white is not None or not estimate.converged:
+        return None
     if m < 2 or uneven < m * m / n_samples:
         return np.zeros(m)
     C = to_numpy(A @ Backend.of(A).asarray(scatter, "float64") @ A.T)
@@ -326,11 +344,20 @@ def doubt_estimate(
 ) -> Iterator[Doubt]:
     """Reasons to doubt an estimate whose rows become atoms in this order.
 
-    It did not converge, atoms are mixed, codes are not independent, or chance explains them. `dependent` and
-    `correlated` are None where samples were doubted before, and codes are not what they should be for that reason.
+    Atoms are not orthogonal, it did not converge, atoms are mixed, codes depend on each other, or chance explains them.
+    `dependent` and `correlated` are None where samples were doubted before, and codes are not what they should be for
+    that reason.
     """
     stats = estimate.lp_stats
     assert stats is not None
+    error = 0.0 if correlated is None else float(np.mean(correlated))
+    if error > WARN_CORRELATION_ERROR:  # first, because it may be the cause of all others
+        yield (
+            NotWhiteWarning,
+            f"The codes of X are not independent, as if its atoms were not orthogonal: orthogonal ones are off by "
+            f"about {100 * error:.2g} % for that alone. Set whiten=True, unless the dictionary is orthogonal and its "
+            "codes depend on each other.",
+        )
     gaussian = find_unidentifiable(estimate, statistics)[order]
     if np.any(gaussian):
         yield NotIdentifiableWarning, _describe_gaussian(gaussian, stats)
@@ -342,14 +369,6 @@ def doubt_estimate(
             lost[[pair.first, pair.second]] = False
         if np.any(lost):
             yield NotIdentifiableWarning, _describe_dependent(np.flatnonzero(lost[order]), len(order))
-    error = 0.0 if correlated is None else float(np.mean(correlated))
-    if error > WARN_CORRELATION_ERROR:
-        yield (
-            NotWhiteWarning,
-            f"The codes of X are correlated, as if its atoms were not orthogonal: an orthogonal dictionary is off by "
-            f"about {100 * error:.2g} % for that alone. Set whiten=True, unless the dictionary is orthogonal and its "
-            "codes depend on each other.",
-        )
     if not estimate.converged and not estimate.stopped:
         # atoms that samples do not tell from their mixtures never come to rest
         remedy = "More iterations would not help." if np.any(gaussian) else "Raise max_iter or tol."

@@ -50,6 +50,7 @@ class Fit:
     estimate: Estimate  # in whitened coordinates, without gradients
     order: NDArray[np.intp]  # which row of the estimate became which atom
     result: FitResult
+    correlated: NDArray[np.float64] | None  # errors (m,) because true atoms are not orthogonal, however many samples
 
 
 def fit_dictionary(
@@ -87,7 +88,8 @@ def fit_dictionary(
 
     r = samples.n_samples
     dependent = diagnostics.estimate_dependent_errors(drawn.rows, estimate, options.exponents[-1], r)
-    correlated = diagnostics.estimate_correlated_errors(drawn.rows, estimate, whitening, statistics.scatter, r)
+    scatter, phase = statistics.scatter, phases[-1]
+    correlated = diagnostics.estimate_correlated_errors(drawn.rows, estimate, whitening, scatter, r, phase)
     # a fit that was cut off may have had twice the way of its last step to go
     least = 0.0 if estimate.converged else min(1.0, 2 * (2 * history[-1].step) ** 2)
     errors = diagnostics.estimate_atom_errors(
@@ -96,16 +98,16 @@ def fit_dictionary(
     assert estimate.lp_stats is not None
     order = np.argsort(-to_numpy(estimate.lp_stats.value), kind="stable")  # by decreasing share of the l_p objective
     if stacklevel is not None:
-        if doubts or not estimate.converged:
-            dependent = correlated = None
-        for category, message in diagnostics.doubt_estimate(estimate, order, statistics, dependent, correlated):
+        dependent = None if doubts or not estimate.converged else dependent
+        said = None if doubts else correlated
+        for category, message in diagnostics.doubt_estimate(estimate, order, statistics, dependent, said):
             warnings.warn(message, category, stacklevel=stacklevel + 1)
 
     atoms = make_atoms(to_numpy(estimate.A)[order], whitening, statistics, m)
     result = diagnostics.make_result(estimate, order, errors, atoms, whitening, statistics)
     result = replace(result, n_passes=log.passes, history=history)
     # a copy of the statistics, without the eigenvectors that were computed of them
-    return Fit(options, replace(statistics), _keep_small(estimate, phases[-1].objective), order, result)
+    return Fit(options, replace(statistics), _keep_small(estimate, phases[-1].objective), order, result, correlated)
 
 
 def _keep_small(estimate: Estimate, objective: Objective) -> Estimate:

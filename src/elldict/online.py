@@ -108,7 +108,8 @@ def _make_online_result(state: OnlineState) -> FitResult:
     """What a user gets now."""
     model, first = state.model, state.first
     estimate, whitening, statistics = model.make_estimate(), model.whitening, model.statistics
-    errors = estimate_atom_errors(estimate, whitening, statistics)
+    correlated = None if first.correlated is None else first.correlated[first.order]
+    errors = estimate_atom_errors(estimate, whitening, statistics, correlated=correlated)
     errors = np.minimum(errors + model.estimate_drift_errors(errors), 1.0)
     m = len(estimate.A)  # atoms beyond the rank stay as they are
     components = np.vstack([whitening.components(estimate.A), first.result.components[m:]])
