@@ -118,7 +118,6 @@ def test_units_of_sources_change_nothing_else(X):
     assert one.expected_error_ == other.expected_error_
 
 
-@pytest.mark.xfail(strict=False, reason="sub-Gaussian sources need a sign an atom, which the solver has not yet")
 def test_blind_source_separation_example_of_scikit_learn():
     """plot_ica_blind_source_separation with the import replaced: sine, square and sawtooth, all sub-Gaussian."""
     np.random.seed(0)  # noqa: NPY002

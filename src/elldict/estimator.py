@@ -478,7 +478,7 @@ class LpDictionaryLearning(LpEstimator):
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "p": [Interval(Real, 2, np.inf, closed="neither"), tuple, list],
         "solver": [StrOptions({"auto", "power"})],
-        "refine": [StrOptions({"auto", "bernoulli-gaussian", "sparse-corruption", "mixture"}), None],
+        "refine": [StrOptions({"auto", "bernoulli-gaussian", "mixture", "sparse-corruption"}), None],
         "center": ["boolean"],
         "whiten": ["boolean", StrOptions({"all"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],

@@ -147,7 +147,7 @@ class LpICA(LpEstimator):
             for name in ("n_components", "p", "solver", "max_iter", "tol", "n_init", "half_life", "device")
         },
         "whiten": [StrOptions({"unit-variance", "arbitrary-variance"}), OneOf(bool, {False})],
-        "refine": [StrOptions({"auto", "bernoulli-gaussian"}), None],
+        "refine": [StrOptions({"auto", "bernoulli-gaussian", "mixture"}), None],
         "random_state": LpDictionaryLearning._parameter_constraints["random_state"],
         "verbose": LpDictionaryLearning._parameter_constraints["verbose"],
     }

@@ -131,7 +131,7 @@ ROWS = ("atoms", "unmixing", "mean")
 """What makes samples of codes and codes of samples, as rows, and the mean: the same in every class."""
 
 VECTORS = ("density", "scale", "atom_error")
-REFINEMENTS = (None, "bernoulli-gaussian", "sparse-corruption")
+REFINEMENTS = (None, "bernoulli-gaussian", "mixture", "sparse-corruption")
 
 MAX_INVERSE_ERROR = 0.01
 """Largest entry of unmixing @ atoms.T minus the identity that rounding explains, in float32 and whitened too."""

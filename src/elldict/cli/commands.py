@@ -39,7 +39,8 @@ app = typer.Typer(
 Solver = StrEnum("Solver", ["auto", "power"])
 Refinement = StrEnum(
     "Refinement",
-    {"auto": "auto", "bernoulli": "bernoulli-gaussian", "corruption": "sparse-corruption", "none": "none"},
+    {name: name for name in ("auto", "mixture", "none")}
+    | {"bernoulli": "bernoulli-gaussian", "corruption": "sparse-corruption"},
 )
 Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp"])
 
