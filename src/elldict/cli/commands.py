@@ -39,8 +39,13 @@ app = typer.Typer(
 Solver = StrEnum("Solver", ["auto", "power"])
 Refinement = StrEnum(
     "Refinement",
-    {name: name for name in ("auto", "mixture", "none")}
-    | {"bernoulli": "bernoulli-gaussian", "corruption": "sparse-corruption"},
+    {
+        "auto": "auto",
+        "bernoulli": "bernoulli-gaussian",
+        "mixture": "mixture",
+        "corruption": "sparse-corruption",
+        "none": "none",
+    },
 )
 Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp"])
 
