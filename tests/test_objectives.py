@@ -32,6 +32,8 @@ MIXTURE = fit_mixture(
 OBJECTIVES = {  # for codes of three atoms
     "l_2.2": Lp(2.2),
     "l_3": Lp(3.0),
+    "l_1": Lp(1.0),
+    "l_0.5": Lp(0.5),
     "l_5.5": Lp(5.5),
     "spike and slab": SpikeSlabLikelihood(LAW),
     "with l_p beside it": WithSecondary(SpikeSlabLikelihood(LAW), Lp(3.0)),

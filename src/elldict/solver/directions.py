@@ -92,6 +92,7 @@ class PairwiseNewton:
     needs: ClassVar[Quantities] = Quantities.GRADIENT | Quantities.MOMENTS
     least_curvature: float = 0.1
     max_angle: float = MAX_ANGLE
+    crossed: Array | None = None  # (m, m) E g_i' z_j^2 where codes depend on each other; None: E g_i' E z_j^2
 
     def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""
@@ -114,8 +115,8 @@ class PairwiseNewton:
         backend = Backend.of(A)
         xp, kernels = backend.xp, backend.kernels
         m, k = A.shape
-        if kernels is None:
-            angles = pairwise_angles(stats, stats.G, A, self.least_curvature)
+        if kernels is None or self.crossed is not None:
+            angles = pairwise_angles(stats, stats.G, A, self.least_curvature, self.crossed)
             squares = xp.sum(angles * angles)
         else:
             angles, squares = kernels.angles(stats.G @ A.T, stats.slope, stats.z2, stats.weight, self.least_curvature)
@@ -140,13 +141,21 @@ class PairwiseNewton:
         return (stats.G / stats.weight - C @ A) / curvature[:, None]
 
 
-def pairwise_angles(stats: Statistics, G: Array, A: Array, least_curvature: float) -> Array:
-    """Antisymmetric angles (m, m) by which Newton's step turns the atoms; G is the gradient."""
+def pairwise_angles(
+    stats: Statistics, G: Array, A: Array, least_curvature: float, crossed: Array | None = None
+) -> Array:
+    """Antisymmetric angles (m, m) by which Newton's step turns the atoms; G is the gradient.
+
+    `crossed` (m, m) is E g_i' z_j^2, for independent codes a product of means.
+    """
     xp = Backend.of(A).xp
     C = G @ A.T / stats.weight
     own, v, slope = xp.linalg.diagonal(C), stats.z2 / stats.weight, stats.slope / stats.weight
     both, size = own[:, None] + own[None, :], xp.abs(own)
-    curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
+    if crossed is None:
+        curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
+    else:
+        curvature = both - crossed - crossed.T
     return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * (size[:, None] + size[None, :]))
 
 

@@ -30,8 +30,7 @@ from elldict.backend.base import (
 )
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
-from elldict.theory.accuracy import gaussian_moment
-from elldict.theory.error_bars import CodeMoments, choose_signs, sparsity_score
+from elldict.theory.error_bars import CodeMoments, choose_signs, gaussian_value, sparsity_score
 
 
 class Quantities(enum.Flag):
@@ -166,21 +165,33 @@ class LinearCodes:
         return self
 
 
+SMOOTHING = 1.0
+"""Where p < 2, |z| is sqrt(z^2 + this^2), in units of the root mean square of the codes: slopes of |z|^p diverge at
+zero. With p = 1 it is close to log cosh z; smaller values fit the sparsest of real codes better, and others worse."""
+
+
 @dataclass(frozen=True)
 class Lp(LinearCodes):
     """F = |z|^p, g = sign(z)|z|^(p-1): the paper's objective, with the factor p left out of g and slope.
 
-    |z|^(p-2) is computed once and serves all three. If `signed`, the objective is sum_i s_i |z_i|^p, with a negative
-    sign for atoms whose codes are less sparse than Gaussian ones; `evaluate` chooses the signs by the sums of a pass.
+    |z|^(p-2) is computed once and serves all three. Below 2 the norm is minimised: F = -(z^2 + 1)^(p/2). If `signed`,
+    the objective is sum_i s_i F(z_i), with a negative sign for atoms whose codes are less sparse than Gaussian ones;
+    `evaluate` chooses the signs by the sums of a pass.
     """
 
     p: float = 3.0
     signed: bool = False
     if_in_doubt: float = 1.0  # sign of atoms whose codes tell none
-    convex: ClassVar[bool] = True
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Whether F is convex."""
+        return self.p > 2
 
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m)."""
+        if self.p < 2:
+            return self._smooth_terms(Z, quantities, work, xp)
         if work.fused is not None and Quantities.MOMENTS in quantities:
             g, sums = work.fused.lp(Z, self.p)
             slope = Weighted(((self.p - 1, Summed(sums["weight"])),))
@@ -194,6 +205,24 @@ class Lp(LinearCodes):
             return Terms(g=work.map(xp.multiply, weight, Z, into="weight"))
         g = work.map(xp.multiply, weight, Z, into="l_p g")
         return Terms(g=g, slope=Weighted(((self.p - 1, weight),)), extra={"magnitude": magnitude})
+
+    def _smooth_terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
+        """The same for p < 2, with s = z^2 + 1: g = -z s^(p/2-1), slope (1 - p) s^(p/2-1) + (p - 2) s^(p/2-2)."""
+        z2 = work.map(xp.multiply, Z, Z, into="square")
+        s = work.map(xp.add, z2, SMOOTHING**2, into="smoothed")
+        size = work.map(xp.sqrt, s, into="size")
+        power = size  # s^(p/2)
+        if self.p != 1:
+            power = work.map(xp.pow, s, self.p / 2, into="power")
+        weight = work.map(xp.divide, power, s, into="weight")  # s^(p/2-1)
+        g = work.map(xp.multiply, weight, Z, into="l_p g")
+        if Quantities.MOMENTS not in quantities:
+            return Terms(g, gain=-1.0, value=Weighted(((-1.0, power),)), z2=z2)
+        steep = work.map(xp.divide, weight, s, into="steep")
+        slope = Weighted(((1 - self.p, weight), ((self.p - 2) * SMOOTHING**2, steep)))
+        magnitude = work.map(xp.abs, Z, into="magnitude")
+        extra: dict[str, Term] = {"magnitude": magnitude}
+        return Terms(g, -1.0, slope, Weighted(((-1.0, power),)), z2=z2, extra=extra)
 
 
 @dataclass(frozen=True)
@@ -350,7 +379,7 @@ class Statistics:
 
         g of a negative atom becomes 2 c z - g, with c = E g z / E z^2: its mirror image at its linear part. Linear
         parts of the same size cancel in the angle of two atoms, with all the noise of E z_i z_j. The atom counts with
-        2 E|x|^p - E|z|^p, x Gaussian of unit variance: the more, the further its codes are from Gaussian ones.
+        2 E F(x) - E F(z), x Gaussian of unit variance: the more, the further its codes are from Gaussian ones.
         """
         xp = Backend.of(signs).xp
         turned = (1 - signs) / 2
@@ -360,7 +389,7 @@ class Statistics:
         return replace(
             self,
             G=None if rows is None else signs[:, None] * self.G + twice[:, None] * rows,
-            value=signs * self.gz + turned * (2 * self.weight * gaussian_moment(p)),
+            value=signs * self.value + turned * (2 * self.weight * gaussian_value(p)),
             slope=signs * self.slope + twice,
             signs=signs,
         )

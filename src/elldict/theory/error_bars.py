@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -62,16 +63,37 @@ def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, uns
 
 
 @cache
-def kappa_variance(p: float) -> float:
-    """Variance, times the number of samples, of kappa = E|z|^p - (p - 1) E z^2 E|z|^(p-2) of Gaussian codes.
+def gaussian_value(p: float) -> float:
+    """Mean of the objective over Gaussian codes of unit variance: E|x|^p, or -E (x^2 + 1)^(p/2) below 2."""
+    return gaussian_moment(p) if p > 2 else -_mean_over_gaussian(lambda x: (x**2 + 1) ** (p / 2))
 
-    By the delta method it is that of |z|^p - (p - 1) (|z|^(p-2) + M z^2), with M = E|z|^(p-2).
+
+@cache
+def kappa_variance(p: float) -> float:
+    """Variance, times the number of samples, of kappa = E g z - E z^2 E g' of Gaussian codes.
+
+    By the delta method it is that of g z - g' - M z^2, with M = E g'.
     """
-    M = gaussian_moment(p - 2)
-    terms = [(1.0, p), (1 - p, p - 2), ((1 - p) * M, 2.0)]
-    return sum(
-        a * b * (gaussian_moment(s + t) - gaussian_moment(s) * gaussian_moment(t)) for a, s in terms for b, t in terms
-    )
+    if p > 2:
+        M = gaussian_moment(p - 2)
+        terms = [(1.0, p), (1 - p, p - 2), ((1 - p) * M, 2.0)]
+        products = [(a * b, s, t) for a, s in terms for b, t in terms]
+        return sum(c * (gaussian_moment(s + t) - gaussian_moment(s) * gaussian_moment(t)) for c, s, t in products)
+
+    def influence(x: NDArray[np.float64], M: float) -> NDArray[np.float64]:
+        s = x**2 + 1
+        slope = (1 - p) * s ** (p / 2 - 1) + (p - 2) * s ** (p / 2 - 2)
+        return np.asarray(-(x**2) * s ** (p / 2 - 1) - slope - M * x**2)
+
+    M = _mean_over_gaussian(lambda x: influence(x, 0.0) + x**2 * (x**2 + 1) ** (p / 2 - 1))
+    mean = _mean_over_gaussian(lambda x: influence(x, -M))
+    return _mean_over_gaussian(lambda x: (influence(x, -M) - mean) ** 2)
+
+
+def _mean_over_gaussian(function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+    """Mean of a smooth function of a Gaussian variable, by quadrature."""
+    x, weights = np.polynomial.hermite_e.hermegauss(100)
+    return float(np.sum(weights * function(x)) / np.sum(weights))
 
 
 def choose_signs(moments: CodeMoments, n_samples: float, p: float, if_in_doubt: float = 1.0) -> Array:
@@ -82,7 +104,7 @@ def choose_signs(moments: CodeMoments, n_samples: float, p: float, if_in_doubt: 
     `if_in_doubt`.
     """
     xp = Backend.of(moments.gz).xp
-    kappa = (moments.gz - moments.z2 * moments.slope) / moments.z2 ** (p / 2)
+    kappa = (moments.gz - moments.z2 * moments.slope) / (moments.z2 ** (p / 2) if p > 2 else 1.0)
     scores = kappa * math.sqrt(n_samples / kappa_variance(p))
     doubtful = xp.astype(xp.abs(scores) < SURE_SCORE, scores.dtype)
     together = if_in_doubt * SURE_SCORE + xp.sum(doubtful * scores) / xp.sqrt(xp.sum(doubtful) + 1e-9)
