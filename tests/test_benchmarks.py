@@ -8,6 +8,9 @@ pytest.importorskip("matplotlib")
 
 from experiments import peers
 from experiments.benchmarks import files
+from experiments.benchmarks.ica import __main__ as ica
+from experiments.benchmarks.ica.problems import BlindSources
+from experiments.benchmarks.ica.problems import Problem as Sources
 from experiments.benchmarks.speed import __main__ as comparison
 from experiments.benchmarks.speed import basins, fit, iteration, pictures, report, tables, times
 from experiments.benchmarks.speed.problems import Problem, problems
@@ -158,3 +161,19 @@ def test_an_adapter_of_before_is_told():
     assert tables.earlier_adapters({"any": [{"elldict": line, "K-SVD": line}]}) == ""
     told = tables.earlier_adapters({"any": [{"elldict": line, "FastICA exp, 1 thread": line}]})
     assert "FastICA exp (adapter 1, today 2)" in told
+
+
+def test_ica_benchmark_tells_what_is_found_and_named(tmp_path, capsys):
+    """Gaussian sources are not sought where there are two; rows are stored and read back."""
+    problem = Sources(("Laplace", "Laplace", "uniform", "Gaussian", "Gaussian"), 4000)
+    store = Store(tmp_path / "ica.jsonl")
+    with store.writing():
+        rows = ica.run([problem, BlindSources()], 2, store)
+    told = capsys.readouterr().out
+    ours = [row for row in rows if row["stated"] is not None]
+    counts = [(row["found"], row["sought"], row["named_gaussian"], row["named"]) for row in ours]
+    assert counts == 3 * [(6, 6, 4, 4)] + 2 * [(6, 6, 0, 0)]
+    assert len(Store(tmp_path / "ica.jsonl").records) == len(rows) == told.count("\n") - 2
+    # four angles, each with a standard error below 2 / sqrt(r) = .032, take .002 from a correlation; ten times that
+    assert all(row["least_correlation"] > 0.98 for row in ours)
+    assert [row["error"] for row in ica.read_rows(store)] == [row["error"] for row in rows if "sine" in row["problem"]]

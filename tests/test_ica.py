@@ -207,7 +207,13 @@ def test_samples_that_are_not_white_are_named(X):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         LpICA(whiten=False, random_state=0, max_iter=20).fit(X)
+        LpICA(whiten=False, random_state=0, max_iter=20).fit(X - X.mean(axis=0))
+    first = [
+        str(caught[0].message),
+        next(str(said.message) for said in caught if "far from white" in str(said.message)),
+    ]
     assert caught[0].category is NotWhiteWarning
+    assert all("(LpICA: whiten='unit-variance')" in message for message in first)  # it has no `center`
 
 
 def test_another_fit_leaves_no_mean_behind(X):

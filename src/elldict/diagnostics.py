@@ -296,6 +296,9 @@ def _measure_common_scale(Z: Array) -> float:
 
 Doubt = tuple[type[Warning], str]
 
+CENTRE, WHITEN = (f"Set {name}=True (LpICA: whiten='unit-variance')" for name in ("center", "whiten"))
+"""Remedies, in the words of either estimator."""
+
 
 def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
     """Reasons why an orthogonal dictionary cannot be learned from these samples as asked."""
@@ -309,7 +312,7 @@ def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterato
             f"times n_features = {n} samples.",
         )
     elif k < n:
-        remedy = "" if whiten else ", or set whiten=True to learn that many components"
+        remedy = "" if whiten else ", or whiten X to learn that many components"
         yield (
             RankWarning,
             f"X varies in {k} of {n} directions only; in the others it is zero, or smaller than rounding beside the "
@@ -324,14 +327,14 @@ def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterato
         yield (
             NotWhiteWarning,
             f"X is far from centred: the square of its mean is {mean_share:.3g} times its variance in a direction. "
-            "Set center=True, unless the mean is that of codes which are never negative, and belongs to them.",
+            f"{CENTRE}, unless the mean is that of codes which are never negative, and belongs to them.",
         )
     elif not whiten and not statistics.is_well_conditioned(limit) and statistics.condition_number > limit:
         yield (
             NotWhiteWarning,
             f"X is far from white: the condition number of its covariance is {statistics.condition_number:.3g}, "
-            f"expected {limit:.3g} at most. Set whiten=True, unless the dictionary is orthogonal and its atoms differ "
-            "in strength.",
+            f"expected {limit:.3g} at most. {WHITEN}, unless the dictionary is orthogonal and its atoms differ in "
+            "strength.",
         )
 
 
@@ -355,8 +358,8 @@ def doubt_estimate(
         yield (
             NotWhiteWarning,
             f"The codes of X are not independent, as if its atoms were not orthogonal: orthogonal ones are off by "
-            f"about {100 * error:.2g} % for that alone. Set whiten=True, unless the dictionary is orthogonal and its "
-            "codes depend on each other.",
+            f"about {100 * error:.2g} % for that alone. {WHITEN}, unless the dictionary is orthogonal and its codes "
+            "depend on each other.",
         )
     gaussian = find_unidentifiable(estimate, statistics)[order]
     if np.any(gaussian):

@@ -339,7 +339,9 @@ class LpDictionaryLearning(LpEstimator):
     """Dictionary learning by l_p-norm maximisation.
 
     Finds the orthonormal atoms A that maximise the sum of ``|A y|**p`` over all samples y, for p > 2: the basis in
-    which the samples are sparse. With ``whiten=True`` the atoms need not be orthogonal, only linearly independent.
+    which the samples are sparse. Atoms whose codes are less sparse than Gaussian ones (uniform, binary, sine waves)
+    count with a negative sign, and are found too. With ``whiten=True`` the atoms need not be orthogonal, only linearly
+    independent.
 
     Parameters
     ----------
@@ -351,16 +353,20 @@ class LpDictionaryLearning(LpEstimator):
         iterations; 3 is the best whole number. A sequence such as (3, 2.5, 2.2) is solved in turn, each from where the
         one before ended: the way to small exponents when samples are few.
     solver : {'auto', 'power'}, default='auto'
-        'power': the paper's generalized power method, all samples in every iteration. 'auto': the same answers in far
-        fewer passes over the samples, by Newton steps on random minibatches, then on as many random samples as the
-        error bar requires, and at last on all of them; a step that lowers the objective is replaced by a power step.
-    refine : {'auto', 'bernoulli-gaussian', 'sparse-corruption'} or None, default='auto'
+        'power': the paper's generalized power method, all samples in every iteration; it finds sparse codes only.
+        'auto': the same answers in far fewer passes over the samples, by Newton steps on random minibatches, then on as
+        many random samples as the error bar requires, and at last on all of them; a step that lowers the objective is
+        replaced by a power step. Unless p > 6, it finds codes that are less sparse than Gaussian ones as well.
+    refine : {'auto', 'bernoulli-gaussian', 'mixture', 'sparse-corruption'} or None, default='auto'
         What follows the l_p phases. 'bernoulli-gaussian': maximum likelihood for codes that are zero or Gaussian, with
-        Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'sparse-corruption': the
-        same for samples of which a few entries are corrupted by large values; they are cleaned during the fit. Not for
-        whitened samples, whose entries are no longer those that were corrupted. 'auto': whichever of the two the data
-        support, or none. None: nothing, the paper's answer. Either needs an atom in every direction: with
-        `n_components` below the rank of X, 'bernoulli-gaussian' needs ``whiten=True``, and 'auto' goes without.
+        Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'mixture': maximum likelihood
+        for codes of any symmetric law, a mixture of Gaussians that is fitted to those of each atom: Laplace, uniform,
+        binary and others. 'sparse-corruption': that of 'bernoulli-gaussian' for samples of which a few entries are
+        corrupted by large values; they are cleaned during the fit. Not for whitened samples, whose entries are no
+        longer those that were corrupted. 'auto': 'mixture' if an atom has codes that are less sparse than Gaussian
+        ones, otherwise one of the other two; or none, if the data do not support it. None: nothing, the l_p answer. All
+        need an atom in every direction: with `n_components` below the rank of X, 'bernoulli-gaussian' and 'mixture'
+        need ``whiten=True``, and 'auto' goes without.
     center : bool, default=False
         Subtract the mean of the samples.
     whiten : bool or 'all', default=False
@@ -400,8 +406,8 @@ class LpDictionaryLearning(LpEstimator):
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features_in_)
-        Atoms, as rows: ``X - mean_`` is about ``codes @ components_``. Orthonormal unless whitened. Sorted by
-        decreasing share of the objective, the largest entry of each positive.
+        Atoms, as rows: ``X - mean_`` is about ``codes @ components_``. Orthonormal unless whitened. Strongest first:
+        sorted by decreasing share of `objective_`, the largest entry of each positive.
     unmixing_ : array of shape (n_components_, n_features_in_)
         Rows that make codes: ``codes = (X - mean_) @ unmixing_.T``. Not whitened, it is `components_`; whitened, the
         codes have unit variance.
@@ -418,15 +424,18 @@ class LpDictionaryLearning(LpEstimator):
         Names of the features, if X had them.
     objective_ : float
         Mean of ``|code|**p`` over samples and the atoms learned, for samples scaled to unit mean square over the
-        directions in which they vary.
+        directions in which they vary. An atom whose codes z are less sparse than Gaussian ones counts with
+        ``2 E|x|**p - E|z|**p``, x Gaussian of unit variance: the more, the further they are from Gaussian.
     n_iter_ : int
         Iterations of the start that was kept, with those of the refinement.
     n_passes_ : float
         Passes over all samples: the first for their statistics, those of all starts, and the final evaluation.
     density_ : array of shape (n_components_,)
-        Share of codes of each atom that are not zero, as fitted to the codes that `transform` makes by default.
+        Share of codes of each atom that are not zero, as fitted to the codes that `transform` makes by default; 1 where
+        codes are less sparse than Gaussian ones.
     scale_ : array of shape (n_components_,)
-        Standard deviation of the codes of each atom that are not zero, without noise.
+        Standard deviation of the codes of each atom that are not zero, without noise; of all codes where `density_` is
+        1.
     noise_std_ : float
         Standard deviation of the noise of a code, shared by all atoms; 0 if it is not above rounding.
     expected_error_ : float

@@ -23,7 +23,7 @@ class NoCheckpointWarning(UserWarning):
 
 
 class NotIdentifiableWarning(UserWarning):
-    """Some atoms cannot be told from chance: their codes are Gaussian or sub-Gaussian, or samples are too few."""
+    """Some atoms cannot be told from their mixtures: codes are Gaussian or depend on each other, or samples are few."""
 
 
 class NotWhiteWarning(UserWarning):

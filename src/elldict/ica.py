@@ -26,7 +26,8 @@ class LpICA(LpEstimator):
     """Independent component analysis by l_p-norm maximisation, with the conventions of scikit-learn's FastICA.
 
     Samples are centred, reduced to their first `n_components` principal directions, and whitened; the sources are the
-    directions there whose l_p norm is largest. The fit is that of :class:`LpDictionaryLearning` with ``center=True,
+    directions there that are furthest from Gaussian by their l_p norm, sparser or less sparse. Any source is found that
+    is not Gaussian, and one that is. The fit is that of :class:`LpDictionaryLearning` with ``center=True,
     whiten=True``. Parameters, attributes, units and warnings are those of FastICA where they mean the same.
 
     Parameters
@@ -42,11 +43,13 @@ class LpICA(LpEstimator):
         Exponent of the norm, any number above 2; see :class:`LpDictionaryLearning`. It takes the place of FastICA's
         `fun`.
     solver : {'auto', 'power'}, default='auto'
-        'power': the generalized power method, all samples in every iteration. 'auto': the same answers in far fewer
-        passes over the samples.
-    refine : {'auto', 'bernoulli-gaussian'} or None, default='auto'
+        'power': the generalized power method, all samples in every iteration; it finds sparse sources only. 'auto': the
+        same answers in far fewer passes over the samples, and, unless p > 6, less sparse sources as well.
+    refine : {'auto', 'bernoulli-gaussian', 'mixture'} or None, default='auto'
         What follows the l_p phases. 'bernoulli-gaussian': maximum likelihood for sources that are zero or Gaussian,
-        with Gaussian noise. 'auto': the same if the data support it. None: nothing.
+        with Gaussian noise. 'mixture': for sources of any symmetric law, a mixture of Gaussians that is fitted to each.
+        'auto': 'mixture' if a source is less sparse than a Gaussian one, otherwise 'bernoulli-gaussian'; or none, if
+        the data do not support it. None: nothing.
     max_iter : int, default=1000
         Most iterations of a start.
     tol : float, default=1e-6
@@ -70,7 +73,7 @@ class LpICA(LpEstimator):
         Rows that make sources of samples: ``sources = (X - mean_) @ components_.T``.
     mixing_ : array of shape (n_features_in_, n_components_)
         Pseudo-inverse of `components_`; its columns are the atoms: ``X - mean_`` is about ``sources @ mixing_.T``.
-        Sorted by decreasing share of the objective, the largest entry of each positive.
+        Strongest first: sorted by decreasing share of `objective_`, the largest entry of each positive.
     mean_ : array of shape (n_features_in_,)
         Mean of the samples. Not there with ``whiten=False``.
     whitening_ : array of shape (n_components_, n_features_in_)
@@ -91,9 +94,11 @@ class LpICA(LpEstimator):
     atom_error_ : array of shape (n_components_,)
         The same for each column; their mean is `expected_error_`.
     density_ : array of shape (n_components_,)
-        Share of the values of each source that are not zero, by a law of zeros, Gaussian values and Gaussian noise.
+        Share of the values of each source that are not zero, by a law of zeros, Gaussian values and Gaussian noise; 1
+        for sources that are less sparse than a Gaussian one.
     scale_ : array of shape (n_components_,)
-        Standard deviation of those that are not zero, without noise, in the units of the sources.
+        Standard deviation of those that are not zero, without noise, in the units of the sources; of all values where
+        `density_` is 1.
     noise_std_ : float
         Standard deviation of the noise of a source, shared by all; 0 if it is not above rounding.
     corruption_rate_ : float
@@ -103,7 +108,8 @@ class LpICA(LpEstimator):
     refined_ : str or None
         Name of the refinement that was applied, None if the answer is that of l_p.
     objective_ : float
-        Mean of ``|source|**p`` over samples and sources, of unit variance.
+        Mean of ``|source|**p`` over samples and sources, of unit variance. A source z that is less sparse than a
+        Gaussian one counts with ``2 E|x|**p - E|z|**p``, x Gaussian of unit variance.
     n_passes_ : float
         Passes over all samples.
     converged_ : bool

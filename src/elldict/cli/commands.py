@@ -121,7 +121,12 @@ def fit(
         Solver, typer.Option(help="'power' is the paper's: all samples in every iteration; 'auto' needs far fewer.")
     ] = Solver.auto,
     refine: Annotated[
-        Refinement, typer.Option(help="Maximum likelihood after l_p; 'none' gives the paper's answer.")
+        Refinement,
+        typer.Option(
+            help="Maximum likelihood after l_p, by the law of the codes: 'bernoulli-gaussian' for zeros and noise, "
+            "'mixture' for any other, 'sparse-corruption' for entries that were hit; 'auto' tests which the data "
+            "support, 'none' gives the l_p answer."
+        ),
     ] = Refinement.auto,
     ica: Annotated[
         bool, typer.Option("--ica", help="Independent components: centre, whiten, and keep the model of an LpICA.")

@@ -1,0 +1,1 @@
+"""elldict beside scikit-learn's FastICA, on sources of any law."""
