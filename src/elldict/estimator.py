@@ -367,6 +367,12 @@ class LpDictionaryLearning(LpEstimator):
         ones, otherwise one of the other two; or none, if the data do not support it. None: nothing, the l_p answer. All
         need an atom in every direction: with `n_components` below the rank of X, 'bernoulli-gaussian' and 'mixture'
         need ``whiten=True``, and 'auto' goes without.
+    normalize : {'auto', 'samples'} or None, default='auto'
+        Whether loud samples are scaled down: a whitened sample y is divided by the root of ``|y|**2`` plus its median.
+        In recordings, images and word vectors all codes of a sample are large together, and a few loud samples would
+        decide what is learned. 'samples': always. 'auto': if codes follow no spike-and-slab law and are large together,
+        which drawn samples tell; never with solver 'power', nor with a refinement that was asked for. Atoms, codes,
+        `density_`, `noise_std_` and `score` are those of samples as they are.
     center : bool, default=False
         Subtract the mean of the samples.
     whiten : bool or 'all', default=False
@@ -488,6 +494,7 @@ class LpDictionaryLearning(LpEstimator):
         "p": [Interval(Real, 2, np.inf, closed="neither"), tuple, list],
         "solver": [StrOptions({"auto", "power"})],
         "refine": [StrOptions({"auto", "bernoulli-gaussian", "mixture", "sparse-corruption"}), None],
+        "normalize": [StrOptions({"auto", "samples"}), None],
         "center": ["boolean"],
         "whiten": ["boolean", StrOptions({"all"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -509,6 +516,7 @@ class LpDictionaryLearning(LpEstimator):
         p: float | Sequence[float] = 3,
         solver: str = "auto",
         refine: str | None = "auto",
+        normalize: str | None = "auto",
         center: bool = False,
         whiten: bool | str = False,
         max_iter: int = 1000,
@@ -526,6 +534,7 @@ class LpDictionaryLearning(LpEstimator):
         self.p = p
         self.solver = solver
         self.refine = refine
+        self.normalize = normalize
         self.center = center
         self.whiten = whiten
         self.max_iter = max_iter
@@ -553,6 +562,7 @@ class LpDictionaryLearning(LpEstimator):
             max_iter=self.max_iter,
             tol=max(self.tol, MIN_TOL),
             n_init=self.n_init,
+            normalize=self.normalize,
         )
 
     def _coder(self) -> tuple[Array, coding.Rule]:

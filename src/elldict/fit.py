@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from elldict import diagnostics
 from elldict.backend.base import NUMPY, Array, to_numpy
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import SampleStatistics, Whitening, bound_codes, compute_statistics
+from elldict.data.statistics import Loudness, SampleStatistics, Whitening, bound_codes, compute_statistics
 from elldict.result import Estimate, FitResult
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.cuda_graph import CudaGraphStepper
@@ -21,6 +21,7 @@ from elldict.solver.directions import power_step, random_orthonormal
 from elldict.solver.loop import PILOT_TOL, FitLog, Phase, choose_precision, run_starts
 from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.objective import Lp, Objective
+from elldict.solver.robust import whiten_rows
 from elldict.solver.schedule import FitContext, estimate_by_subsamples, estimate_on_all, use_newton
 from elldict.validation import check_n_components
 
@@ -38,6 +39,7 @@ class Options:
     max_iter: int
     tol: float
     n_init: int
+    normalize: str | None = "auto"
     clip: bool = False  # lower an n_components above the rank, with a warning, instead of refusing it
 
 
@@ -78,16 +80,23 @@ def fit_dictionary(
     # drawn one by one when a start begins, after what is drawn below
     starts = _draw_starts(options.n_init, rng, min(m, statistics.rank), whitening, samples)
     drawn = CodeSubsample.draw(samples, whitening, np.random.default_rng(int(rng.integers(2**62))))
+    loudness = Loudness.of(drawn.rows) if options.normalize == "samples" else None
+    sought = replace(whitening, loudness=loudness)
+    seen = drawn if loudness is None else drawn.normalize(loudness)
     if options.solver == "power" and options.refine is None:
-        found, _, iterations = run_starts(samples, whitening, phases, starts, log)
-        estimate, history = replace(found, lp_stats=found.stats, law=drawn.fit_law(found.A)), tuple(iterations)
+        found, _, iterations = run_starts(samples, sought, phases, starts, log)
+        estimate, history = replace(found, lp_stats=found.stats, law=seen.fit_law(found.A)), tuple(iterations)
     else:
         run = estimate_on_all if options.solver == "power" else estimate_by_subsamples
-        context = FitContext(samples, whitening, log, phases, rng, options.refine, drawn, options.n_init)
-        estimate, history = run(context, starts)
+        asked = (options.refine, seen, options.n_init, options.normalize if loudness is None else None)
+        estimate, history = run(FitContext(samples, sought, log, phases, rng, *asked), starts)
+    if loudness is not None:  # the law is that of samples as they are
+        law = drawn.fit_law(estimate.A, None if estimate.lp_stats is None else estimate.lp_stats.signs)
+        estimate = replace(estimate, loudness=loudness, law=law)
 
     r = samples.n_samples
-    dependent = diagnostics.estimate_dependent_errors(drawn.rows, estimate, options.exponents[-1], r)
+    rows = whiten_rows(drawn.rows, estimate.loudness)
+    dependent = diagnostics.estimate_dependent_errors(rows, estimate, options.exponents[-1], r)
     scatter, phase = statistics.scatter, phases[-1]
     correlated = diagnostics.estimate_correlated_errors(drawn.rows, estimate, whitening, scatter, r, phase)
     # a fit that was cut off may have had twice the way of its last step to go
@@ -127,7 +136,9 @@ def _make_phases(options: Options, dtype: str, code_bound: float) -> list[Phase]
         tol = options.tol if p == options.exponents[-1] else max(options.tol, PILOT_TOL)
         precision = choose_precision(p, dtype=dtype, code_bound=code_bound)
         phase = Phase(Lp(p), power_step, precision, tol, options.max_iter)
-        phases.append(phase if options.solver == "power" else use_newton(phase))
+        # on the sphere, to which normalisation brings samples closer, mixtures of codes look less sparse than Gaussian
+        signed = options.normalize != "samples"
+        phases.append(phase if options.solver == "power" else use_newton(phase, signed=signed))
     return phases
 
 

@@ -50,6 +50,12 @@ class LpICA(LpEstimator):
         with Gaussian noise. 'mixture': for sources of any symmetric law, a mixture of Gaussians that is fitted to each.
         'auto': 'mixture' if a source is less sparse than a Gaussian one, otherwise 'bernoulli-gaussian'; or none, if
         the data do not support it. None: nothing.
+    normalize : {'auto', 'samples'} or None, default='auto'
+        Whether loud samples are scaled down: a whitened sample y is divided by the root of ``|y|**2`` plus its median.
+        In recordings, images and word vectors all codes of a sample are large together, and a few loud samples would
+        decide what is learned. 'samples': always. 'auto': if codes follow no spike-and-slab law and are large together,
+        which drawn samples tell; never with solver 'power', nor with a refinement that was asked for. Atoms, codes,
+        `density_`, `noise_std_` and `score` are those of samples as they are.
     max_iter : int, default=1000
         Most iterations of a start.
     tol : float, default=1e-6
@@ -150,7 +156,7 @@ class LpICA(LpEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{
             name: LpDictionaryLearning._parameter_constraints[name]
-            for name in ("n_components", "p", "solver", "max_iter", "tol", "n_init", "half_life", "device")
+            for name in ("n_components", "p", "solver", "max_iter", "tol", "n_init", "half_life", "device", "normalize")
         },
         "whiten": [StrOptions({"unit-variance", "arbitrary-variance"}), OneOf(bool, {False})],
         "refine": [StrOptions({"auto", "bernoulli-gaussian", "mixture"}), None],
@@ -166,6 +172,7 @@ class LpICA(LpEstimator):
         p: float | Sequence[float] = 3,
         solver: str = "auto",
         refine: str | None = "auto",
+        normalize: str | None = "auto",
         max_iter: int = 1000,
         tol: float = 1e-6,
         n_init: int = 1,
@@ -179,6 +186,7 @@ class LpICA(LpEstimator):
         self.p = p
         self.solver = solver
         self.refine = refine
+        self.normalize = normalize
         self.max_iter = max_iter
         self.tol = tol
         self.n_init = n_init
@@ -202,6 +210,7 @@ class LpICA(LpEstimator):
             max_iter=self.max_iter,
             tol=max(self.tol, MIN_TOL),
             n_init=self.n_init,
+            normalize=self.normalize,
             clip=True,
         )
 

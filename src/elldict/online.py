@@ -122,8 +122,8 @@ def _make_online_result(state: OnlineState) -> FitResult:
 def _check_same_options(state: OnlineState, options: Options) -> None:
     """A stream goes on as it began: what it keeps is of these options and no others."""
     first = state.first.options
-    began = {"p": first.exponents[-1], "refine": first.refine, "center": first.center, "whiten": first.whiten}
-    now = {"p": options.exponents[-1], "refine": options.refine, "center": options.center, "whiten": options.whiten}
+    names = ("refine", "normalize", "center", "whiten")
+    began, now = ({"p": o.exponents[-1], **{name: getattr(o, name) for name in names}} for o in (first, options))
     changed = [f"{name}={now[name]!r} was {began[name]!r}" for name in now if now[name] != began[name]]
     m = len(state.first.result.components)
     if options.n_components not in (None, m, first.n_components):

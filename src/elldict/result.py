@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array
 
 if TYPE_CHECKING:
+    from elldict.data.statistics import Loudness
     from elldict.solver.amp import CorruptionLaw
     from elldict.solver.mixed_atoms import MixedPair
     from elldict.solver.objective import Objective, Statistics
@@ -91,6 +92,7 @@ class Estimate:
     refined: str | None = None
     corruption: CorruptionLaw | None = None
     mixed: tuple[MixedPair, ...] = ()  # atoms that still seem to be mixed with each other
+    loudness: Loudness | None = None  # by which the samples of `stats` were normalised
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ Refinement = StrEnum(
         "none": "none",
     },
 )
+Normalization = StrEnum("Normalization", ["auto", "samples", "none"])
 Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp"])
 
 DataFile = Annotated[
@@ -128,6 +129,10 @@ def fit(
             "support, 'none' gives the l_p answer."
         ),
     ] = Refinement.auto,
+    normalize: Annotated[
+        Normalization,
+        typer.Option(help="Scale loud samples down: 'samples' always, 'auto' if the data call for it, 'none' never."),
+    ] = Normalization.auto,
     ica: Annotated[
         bool, typer.Option("--ica", help="Independent components: centre, whiten, and keep the model of an LpICA.")
     ] = False,
@@ -175,6 +180,7 @@ def fit(
         "p": _parse_exponents(p),
         "solver": solver.value,
         "refine": None if refine is Refinement.none else refine.value,
+        "normalize": None if normalize is Normalization.none else normalize.value,
         "max_iter": max_iter,
         "tol": tol,
         "n_init": n_init,

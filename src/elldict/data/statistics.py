@@ -236,6 +236,31 @@ def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> Samp
 
 
 @dataclass(frozen=True)
+class Loudness:
+    """Soft normalisation: a whitened sample y is multiplied by factor / sqrt(|y|^2 + median).
+
+    In recordings, images and word vectors all codes of a sample are large together, and a few loud samples decide what
+    is learned. Scaled down, they count about as much as others; a plain sample stays plain.
+    """
+
+    median: float  # of |y|^2
+    factor: float  # which brings the mean square of a coordinate to one
+
+    @classmethod
+    def of(cls, rows: Array) -> Loudness:
+        """The normalisation of whitened samples like these drawn ones (b, k)."""
+        white = to_numpy(rows)
+        squares = np.sum(white**2, axis=1)
+        median = float(np.median(squares))
+        return cls(median, 1 / math.sqrt(float(np.mean(squares / (squares + median))) / white.shape[1]))
+
+    def compute_scales(self, white: Array) -> Array:
+        """Factors (b, 1) of whitened samples (b, k)."""
+        xp = Backend.of(white).xp
+        return self.factor / xp.sqrt(xp.sum(white * white, axis=1, keepdims=True) + self.median)
+
+
+@dataclass(frozen=True)
 class Whitening:
     """Change of coordinates from raw samples to samples of unit mean square.
 
@@ -250,6 +275,7 @@ class Whitening:
     whitened: bool
     second_moments: Array | None = None  # (k, k) mean of y y^T in whitened coordinates, None for the identity
     n_discarded: int = 0  # principal directions in which samples vary and no atom is sought
+    loudness: Loudness | None = None  # how loud samples are scaled down; None: not at all
 
     @classmethod
     def of(
@@ -284,7 +310,8 @@ class Whitening:
     def whiten(self, rows: Array) -> Array:
         """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the backend of the matrices."""
         centred = rows if self.mean is None else rows - self.mean
-        return self.scale * (centred if self.to_white is None else centred @ self.to_white.T)
+        white = self.scale * (centred if self.to_white is None else centred @ self.to_white.T)
+        return white if self.loudness is None else white * self.loudness.compute_scales(white)
 
     def to_unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes of unit mean square from raw, centred samples."""

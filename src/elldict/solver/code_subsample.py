@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, to_numpy
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import Whitening
+from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import take_as
 from elldict.result import Estimate
 from elldict.solver.mixed_atoms import MixedPair, find_mixed_pairs, separate_pairs
@@ -68,6 +68,13 @@ class CodeSubsample:
         rows = whitening.whiten(samples.take(index))
         often = rows[:: max(1, 4 * rows.size // MAX_VALUES), :]
         return cls(rows, often, often, LEAST_NOISE[samples.dtype])
+
+    def normalize(self, loudness: Loudness) -> CodeSubsample:
+        """The same samples, normalised."""
+        rows, often, for_pairs = (
+            part * loudness.compute_scales(part) for part in (self.rows, self.often, self.for_pairs)
+        )
+        return CodeSubsample(rows, often, for_pairs, self.least_noise)
 
     def fit_law(self, A: Array, signs: Array | None = None) -> SpikeSlab:
         """Law of the codes at A; asked again for the same A, the same. Codes of negative atoms count as Gaussian."""

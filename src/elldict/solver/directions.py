@@ -117,6 +117,8 @@ class PairwiseNewton:
         m, k = A.shape
         if kernels is None or self.crossed is not None:
             angles = pairwise_angles(stats, stats.G, A, self.least_curvature, self.crossed)
+            if self.crossed is not None:  # of codes that depend on each other a few pairs are hardly told apart
+                angles = xp.clip(angles, -self.max_angle, self.max_angle)
             squares = xp.sum(angles * angles)
         else:
             angles, squares = kernels.angles(stats.G @ A.T, stats.slope, stats.z2, stats.weight, self.least_curvature)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, Work, to_numpy
+from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
 from elldict.solver.objective import LinearCodes, Objective, Quantities, Terms, Weighted
 
 Matrix = NDArray[np.float64]
@@ -98,13 +98,13 @@ class MixtureLaw:
         return np.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
 
 
-def fit_mixture(Z: Array, signs: Array) -> MixtureLaw:
+def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS) -> MixtureLaw:
     """Law of codes Z (b, m) of atoms with these signs."""
     codes = to_numpy(Z)
     sparse = make_components().sparse
     allowed = np.where(to_numpy(signs)[:, None] > 0, sparse[None, :], True)
     weights = allowed / np.sum(allowed, axis=1, keepdims=True)
-    return _run_em(MixtureLaw(weights, np.sqrt(np.mean(codes**2, axis=0))), codes, ROUNDS)
+    return _run_em(MixtureLaw(weights, np.sqrt(np.mean(codes**2, axis=0))), codes, rounds)
 
 
 def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
@@ -113,15 +113,24 @@ def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
     return _run_em(replace(law, std=np.sqrt(np.mean(codes**2, axis=0))), codes, UPDATE_ROUNDS)
 
 
+def mean_log_densities(law: MixtureLaw, Z: NDArray[np.float64]) -> Matrix:
+    """Mean of log q(z) over the codes Z (b, m) of each atom."""
+    value = MixtureLikelihood(law).terms(Z, Quantities.GRADIENT, FreshWork(), np).value
+    assert isinstance(value, Weighted)
+    return np.asarray(np.mean(value.expand(), axis=0))
+
+
 def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
     """Expectation maximisation of the weights; those that are zero stay so."""
     q, m = make_components().q, len(law.std)
     count = np.bincount(locate_bins(codes, law.std).ravel(), minlength=m * N_BINS).reshape(m, N_BINS) / len(codes)
-    used = np.any(count > 0, axis=0)
-    q, count, weights = np.ascontiguousarray(q[:, used]), count[:, used], law.weights
+    used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
+    q, count, part = np.ascontiguousarray(q[allowed][:, used]), count[:, used], law.weights[:, allowed]
     for _ in range(rounds):
-        weights = weights * ((count / np.maximum(weights @ q, 1e-290)) @ q.T)
-    return replace(law, weights=weights / np.sum(weights, axis=1, keepdims=True))
+        part = part * ((count / np.maximum(part @ q, 1e-290)) @ q.T)
+    weights = np.zeros_like(law.weights)
+    weights[:, allowed] = part / np.sum(part, axis=1, keepdims=True)
+    return replace(law, weights=weights)
 
 
 @dataclass(frozen=True)

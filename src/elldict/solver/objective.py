@@ -29,7 +29,7 @@ from elldict.backend.base import (
     total,
 )
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import Whitening
+from elldict.data.statistics import Loudness, Whitening
 from elldict.theory.error_bars import CodeMoments, choose_signs, gaussian_value, sparsity_score
 
 
@@ -438,6 +438,8 @@ class EvaluationKernel:
     scale: float  # of the whitening
     quantities: Quantities
     precision: str
+    loudness: Loudness | None = None
+    whitener: Array | None = None  # (k, n) rows that whiten samples, where their codes do not tell how loud they are
 
     def bind(self, backend: Backend) -> Callable[[Array], Statistics]:
         """Return the function that evaluates one tile; called once by every thread of `Dataset.sum`."""
@@ -447,6 +449,7 @@ class EvaluationKernel:
         B = backend.asarray(self.B, "float64")
         unmixing = xp.astype((B if rescale == 1 else B / rescale).T, dtype)
         mean = None if self.mean is None else backend.asarray(self.mean, stored)
+        whitener = None if self.whitener is None else backend.asarray(self.whitener / rescale, stored).T
         with_gradient, with_moments = Quantities.GRADIENT in self.quantities, Quantities.MOMENTS in self.quantities
 
         def evaluate_tile(Y: Array) -> Statistics:
@@ -455,6 +458,10 @@ class EvaluationKernel:
             Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="tile samples")
             Y = Y if rescale == 1 else work.map(xp.multiply, Y, rescale, into="tile samples")
             Y, Z = self.objective.codes(Y, unmixing, work, xp)
+            if self.loudness is not None:
+                scales = self.loudness.compute_scales(Z if whitener is None else Y @ whitener)
+                Z = work.map(xp.multiply, Z, scales, into="scaled codes")
+                Y = work.map(xp.multiply, Y, scales, into="scaled samples")
             terms, n_rows = self.objective.terms(Z, self.quantities, work, xp), int(Y.shape[0])
             known: dict[tuple[int, ...], Array] = {}
             scaled = not isinstance(terms.gain, float) or terms.gain != 1.0
@@ -509,7 +516,11 @@ def evaluate(
 ) -> Statistics:
     """One pass: statistics of the objective at A (m, k), in whitened coordinates."""
     B = whitening.to_unmixing(A)
-    kernel = EvaluationKernel(objective, B, whitening.mean, whitening.scale, quantities, precision)
+    loudness, whitener = whitening.loudness, None
+    if loudness is not None and A.shape[0] < A.shape[1]:  # codes of all directions would tell |y|^2, these do not
+        backend = Backend.of(A)
+        whitener = whitening.to_unmixing(backend.xp.eye(int(A.shape[1]), dtype=A.dtype, device=backend.device))
+    kernel = EvaluationKernel(objective, B, whitening.mean, whitening.scale, quantities, precision, loudness, whitener)
     stats = samples.sum(kernel)
     if stats.G is not None:  # otherwise value and gz come from the tiles
         stats = _bring_to_white(stats, whitening, A, precision)

@@ -21,7 +21,7 @@ import numpy as np
 
 from elldict.backend.base import to_numpy
 from elldict.data.dataset import ArrayDataset, non_finite_error
-from elldict.data.statistics import PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
+from elldict.data.statistics import Loudness, PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import LEAST_NOISE, fit_with_signs
 from elldict.solver.directions import FAR_CURVATURE, MAX_ANGLE, polar
@@ -133,6 +133,7 @@ class OnlineModel:
     new_to_whitening: float  # weight since it was made
     histogram: RunningHistogram
     law: SpikeSlab
+    loudness: Loudness | None  # by which the samples of the first fit were normalised
     mixture: MixtureLaw | None  # that the likelihood is of, as the first fit found it; otherwise it is of `law`
     new_to_law: float  # weight since it was fitted
     lp: OnlinePath
@@ -184,6 +185,7 @@ class OnlineModel:
             new_to_whitening=0.0,
             histogram=RunningHistogram.empty(m),
             law=law,
+            loudness=estimate.loudness,
             mixture=mixture,
             new_to_law=0.0,
             lp=OnlinePath.begin(A, _scale(_change_arrays(lp_stats, to_numpy), r / lp_stats.weight)),
@@ -226,6 +228,7 @@ class OnlineModel:
             refined=None if path is self.lp else "bernoulli-gaussian" if self.mixture is None else "mixture",
             converged=True,
             stopped=False,
+            loudness=self.loudness,
             status=status if self.likelihood is None else f"{status}; {self.decision.reason}",
             n_iter=self.n_steps,
             mixed=self.mixed,
@@ -306,6 +309,7 @@ class OnlineModel:
         index = np.arange(0, part.n_samples, -(-part.n_samples // EVALUATED_ROWS), dtype=np.int64)
         rows = self.whitening.whiten(part.take(index))
         histogram = self.histogram.add(rows @ self.chosen.A.T, float(part.n_samples))
+        rows = rows if self.loudness is None else rows * self.loudness.compute_scales(rows)
         # those of the part itself: the noise of its linear terms then cancels
         second_moments = None if self.lp.stats.signs is None else _measure_second_moments(partial, self.whitening)
         lp, lp_gradients = self._take_step(self.lp, Lp(self.p), part, rows, precision, second_moments)
@@ -334,7 +338,8 @@ class OnlineModel:
     ) -> tuple[OnlinePath, Matrix]:
         """A path after the step of a part, and the derivatives of its objective at the codes of some rows."""
         quantities, A = Quantities.GRADIENT | Quantities.MOMENTS, part.backend.asarray(path.A, "float64")
-        stats = evaluate(part, self.whitening.move_to(part.backend), objective, A, quantities, precision)
+        whitening = replace(self.whitening, loudness=self.loudness).move_to(part.backend)
+        stats = evaluate(part, whitening, objective, A, quantities, precision)
         stats, signs = _change_arrays(stats, to_numpy), path.stats.signs
         if signs is not None:
             stats = stats.with_signs(signs, self.p, path.A, second_moments)

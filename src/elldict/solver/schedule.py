@@ -36,6 +36,13 @@ from elldict.solver.loop import (
 from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, error_bar, is_exact
 from elldict.solver.objective import Lp, Quantities, Statistics, WithSecondary, primary_of, score_sparsity
 from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
+from elldict.solver.robust import (
+    SUBSAMPLE_ROWS,
+    RobustEstimator,
+    differ_in_loudness,
+    find_loud_axes,
+    follows_spike_slab,
+)
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
 from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
 
@@ -75,6 +82,7 @@ class FitContext:
     refine: str | None
     drawn: CodeSubsample
     n_starts: int = 1
+    normalize: str | None = None
 
     def choose(self, pilot: Estimate, problem: Problem) -> Estimate:
         """The l_p estimate on all samples, refined if asked."""
@@ -96,6 +104,9 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     schedule = Schedule(context, Subsampler(context.samples, context.rng, several=context.n_starts > 1))
     pilot, problem, history, n_before = schedule.run_pilot(starts)
     estimate = schedule.refine(pilot, problem) if schedule.will_refine else None
+    refined = estimate or pilot
+    if not is_exact_estimate(refined) and schedule.is_lawless(refined):
+        estimate = schedule.estimate_robustly(refined, problem)
     if estimate is None:
         estimate = context.choose(*schedule.run_on_all(pilot, problem))
     return estimate, (*history, *problem.iterations[n_before:])
@@ -122,17 +133,54 @@ class Schedule:
         samples = self.subsampler.begin()
         score = self._score_held_out if isinstance(samples, Minibatches) else None
         phases, share = self._make_phases(samples), self._share_of(samples)
+        if samples is context.samples and self.may_be_lawless:  # a look at the codes before all steps are taken
+            phases = [replace(phase, max_iter=min(phase.max_iter, MAX_SUBSAMPLE_STEPS)) for phase in phases]
         pilot, problem, history = run_starts(samples, context.whitening, phases, starts, context.log, share, score)
         n_before = len(problem.iterations)
         pilot = self._seek_less_sparse(pilot, problem, phases[-1])
+        if samples is context.samples and not (pilot.converged or pilot.stopped or self.is_lawless(pilot)):
+            problem = replace(problem, first_phase=problem.first_phase + 1)
+            pilot = run_phases(pilot.A, problem, self._make_phases(samples)[-1:])
         while samples is not context.samples and not pilot.stopped:
             if not isinstance(samples, Minibatches) and is_small(pilot):
+                break
+            if self.is_lawless(pilot):
                 break
             samples = self._choose_next(samples, pilot)
             problem = self._move_to(samples, problem)
             phase = self._make_phases(samples)[-1]
             pilot = self._seek_less_sparse(run_phases(pilot.A, problem, [phase]), problem, phase)
         return pilot, problem, history, n_before
+
+    @property
+    def may_be_lawless(self) -> bool:
+        """Whether a fit goes another way if codes follow no law of ours."""
+        return self.context.refine == "auto" and not has_few_samples(
+            self.context.samples.n_samples, self.context.drawn.rows.shape[1]
+        )
+
+    def is_lawless(self, pilot: Estimate) -> bool:
+        """Whether the codes of an estimate for all directions follow no spike-and-slab law."""
+        m, k = pilot.A.shape
+        if not self.may_be_lawless or pilot.stopped or m < k or m < 2:
+            return False
+        return not follows_spike_slab(self.context.drawn, pilot.A)
+
+    def estimate_robustly(self, pilot: Estimate, problem: Problem) -> Estimate | None:
+        """The estimate for codes of any law; None if the l_p estimate on all samples is a better start for it."""
+        context, A = self.context, pilot.A
+        loud = context.normalize is not None and differ_in_loudness(context.drawn, A)
+        if pilot.stats.n_negative and not loud:
+            return None
+        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, self.subsampler.first))
+        problem = self._move_to(context.samples, problem)
+        settled = not loud and is_small(pilot)
+        if loud:  # a few samples may have decided where it is
+            A = Backend.of(A).asarray(find_loud_axes(context.samples, context.whitening), "float64")
+        elif not settled:
+            A = random_orthonormal(int(A.shape[0]), int(A.shape[1]), context.rng, Backend.of(A))
+        robust = RobustEstimator(problem, subsample, context.drawn, context.phases[-1], context.normalize)
+        return robust.estimate(A, loud=loud, settled=settled)
 
     def _seek_less_sparse(self, pilot: Estimate, problem: Problem, phase: Phase) -> Estimate:
         """The l_p estimate, again with a negative sign of the atoms that look Gaussian if that leaves fewer of them.
@@ -288,16 +336,21 @@ class Schedule:
         return samples.n_samples / self.context.samples.n_samples
 
 
-def use_newton(phase: Phase) -> Phase:
-    """The same l_p phase with Newton's step, ending when that is of no more use."""
+def use_newton(phase: Phase, *, signed: bool) -> Phase:
+    """The same l_p phase with Newton's step, and signs of atoms, ending when that is of no more use."""
     assert isinstance(phase.objective, Lp)
     quantities = Quantities.GRADIENT | Quantities.MOMENTS
     if phase.objective.p > MAX_NEWTON_EXPONENT:
         return replace(phase, quantities=quantities)
-    objective, direction = replace(phase.objective, signed=True), PairwiseNewton(least_curvature=FAR_CURVATURE)
+    objective, direction = replace(phase.objective, signed=signed), PairwiseNewton(least_curvature=FAR_CURVATURE)
     return replace(
         phase, objective=objective, direction=direction, quantities=quantities, noise_fraction=NOISE_FRACTION
     )
+
+
+def is_exact_estimate(estimate: Estimate) -> bool:
+    """Whether an estimate is known to be exact."""
+    return estimate.law is not None and is_exact(estimate.law, estimate.stats.weight)
 
 
 def is_small(pilot: Estimate) -> bool:
