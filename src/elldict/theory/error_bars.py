@@ -32,8 +32,13 @@ class CodeMoments:
         crossed = self.slope[:, None] * self.z2[None, :]
         return self.gz[:, None] + self.gz[None, :] - crossed - crossed.T
 
-    def angle_covariances(self, other: CodeMoments, cross: Array, n_samples: float) -> Array:
-        """Covariance (m, m) of the angles under two objectives; `cross` is E g(z) g_other(z) for each atom."""
+    def angle_covariances(
+        self, other: CodeMoments, cross: Array, n_samples: float, unidentifiable: NDArray[np.bool_] | None = None
+    ) -> Array:
+        """Covariance (m, m) of the angles under two objectives; `cross` is E g(z) g_other(z) for each atom.
+
+        Angles between two atoms that are `unidentifiable` (m,) among themselves are chance, and count as zero.
+        """
         backend = Backend.of(self.gz)
         xp = backend.xp
         noise = cross[:, None] * self.z2[None, :]
@@ -42,24 +47,37 @@ class CodeMoments:
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = (noise + noise.T - signal - signal.T) / (n_samples * h1 * h2)
         variance = xp.where((h1 > 0) & (h2 > 0), variance, xp.full_like(variance, math.inf))
-        own = xp.eye(int(cross.shape[0]), dtype=variance.dtype, device=backend.device) > 0
-        return xp.where(own, xp.zeros_like(variance), variance)
+        left_out = xp.eye(int(cross.shape[0]), dtype=variance.dtype, device=backend.device) > 0
+        if unidentifiable is not None:
+            left_out = left_out | (backend.asarray(np.outer(unidentifiable, unidentifiable), "float64") > 0)
+        return xp.where(left_out, xp.zeros_like(variance), variance)
 
 
-def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, unsought_variance: float = 0.0) -> Array:
+def atom_errors(
+    moments: CodeMoments,
+    n_samples: float,
+    n_unsought: int = 0,
+    unsought_variance: float = 0.0,
+    unidentifiable: NDArray[np.bool_] | None = None,
+) -> Array:
     """First-order error of each atom, from the moments of its codes: twice the sum of the variances of its angles.
 
-    `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well.
+    `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well. Angles of
+    `unidentifiable` atoms (m,) count with all other atoms only, where they are not chance.
     """
-    xp = Backend.of(moments.gz).xp
-    variances = moments.angle_covariances(moments, moments.g2, n_samples)
+    backend = Backend.of(moments.gz)
+    xp = backend.xp
+    variances = moments.angle_covariances(moments, moments.g2, n_samples, unidentifiable)
     within = xp.sum(xp.maximum(variances, xp.zeros_like(variances)), axis=1)
     if not n_unsought:
         return 2 * within
     margin = moments.gz - unsought_variance * moments.slope
     with np.errstate(divide="ignore", invalid="ignore"):
         outside = n_unsought * unsought_variance * moments.g2 / (n_samples * margin**2)
-    return 2 * (within + xp.where(margin > 0, outside, xp.full_like(outside, math.inf)))
+    outside = xp.where(margin > 0, outside, xp.full_like(outside, math.inf))
+    if unidentifiable is not None:
+        outside = xp.where(backend.asarray(unidentifiable, "float64") > 0, xp.zeros_like(outside), outside)
+    return 2 * (within + outside)
 
 
 @cache
