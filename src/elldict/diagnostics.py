@@ -25,7 +25,7 @@ from elldict.theory.error_bars import (
     atom_errors,
     sampling_condition,
     subspace_errors,
-    whitening_error,
+    whitening_errors,
     with_small_sample_correction,
 )
 
@@ -93,7 +93,8 @@ def estimate_atom_errors(
     if correlated is not None:
         errors = errors + correlated
     if whitening.whitened:
-        errors = errors + whitening_error(k, r)
+        # an atom that is lost already stays so, although errors that cancel each other in part may be added
+        errors = np.where(errors < 1, errors + to_numpy(whitening_errors(moments, r, n_unsought)), errors)
     if whitening.n_discarded:
         variances, directions = statistics.principal
         atoms = whitening.components(to_numpy(estimate.A)) @ directions[:, :k]

@@ -131,13 +131,35 @@ def choose_signs(moments: CodeMoments, n_samples: float, p: float, if_in_doubt: 
     return xp.where(positive, xp.ones_like(scores), -xp.ones_like(scores))
 
 
-def whitening_error(n_directions: int, n_samples: float) -> float:
-    """Error that atoms inherit from whitening by the covariance of r samples instead of the true one.
+def whitening_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0) -> Array:
+    """Error that each atom (m,) has from whitening by the covariance of r samples, beside that of its angles.
 
-    The covariance of two independent codes of unit variance is off by a variance of 1/r. Its inverse square root is
-    off by half of that distance, which tilts each atom towards each other one: 2 (n - 1) / (4 r).
+    Codes have unit variance. The covariance of two is off by E_ij, of variance 1/r, and its inverse square root by half
+    of that, which tilts atom i towards j by E_ij / 2. It also moves their angle: samples whitened in this way change
+    the gradient by -(a_i - a_j) E_ij / 2, a = E g' + E g z, and the angle by that over the curvature h_ij. Together
+    that is (E g_j z_j - E g_i') E_ij / h_ij. What is added to the variance of the angle is its variance, and twice its
+    covariance with the angle, (E g_i z_i - E g_j z_j) / (r h_ij) a unit of E_ij. The sum of both errors is
+
+        2 sum_j (E (g_i - z_i E g_i')^2 + E g_j^2 - (E g_j z_j)^2) / (r h_ij^2),
+
+    which linear parts of g, of any size for each atom, do not change, as they change nothing in a fit to white samples.
+    For equal laws what is added is (n - 1) / (2 r), the tilt alone; that also counts for pairs without a maximum.
+    `n_unsought` directions that belong to no atom are such with g = 0.
     """
-    return (n_directions - 1) / (2 * n_samples)
+    xp = Backend.of(moments.gz).xp
+    gz, slope, h = moments.gz, moments.slope, moments.curvatures()
+    tilt = gz[None, :] - slope[:, None]
+    within = xp.sum(_over_square(tilt**2 + 2 * tilt * (gz[:, None] - gz[None, :]), h), axis=1)
+    within = within - 0.25  # an atom with itself
+    outside = n_unsought * _over_square(slope**2 - 2 * slope * gz, gz - slope)
+    return 2 * (within + outside) / n_samples
+
+
+def _over_square(numerator: Array, h: Array) -> Array:
+    """Numerator / h^2, and a quarter where h <= 0."""
+    xp = Backend.of(h).xp
+    found = h > 0
+    return xp.where(found, numerator / xp.where(found, h, xp.ones_like(h)) ** 2, xp.full_like(h, 0.25))
 
 
 def subspace_errors(
