@@ -1,13 +1,17 @@
 """What tests compare with."""
 
+import math
+
 import numpy as np
 
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import match_atoms
-from elldict.solver.directions import polar, power_step
+from elldict.solver.directions import polar, power_step, random_orthonormal
 from elldict.solver.loop import FitLog, Phase, run_starts
 from elldict.solver.objective import Lp, Quantities, evaluate
+
+KINDS = ["uniform"] * 4 + ["binary"] * 2 + ["laplace"] * 4 + ["sparse"] * 2
 
 
 def assert_same_atoms(A, B, tolerance=1e-10):
@@ -47,3 +51,23 @@ def plain_power_step(X, A, p):
     """Algorithm 2 of the paper, written down once more without tiles, scales or frames."""
     Z = X @ A.T
     return polar((np.sign(Z) * np.abs(Z) ** (p - 1)).T @ X)
+
+
+def draw(kind, r, rng):
+    """Codes of unit variance."""
+    return {
+        "uniform": lambda: math.sqrt(3) * rng.uniform(-1, 1, r),
+        "binary": lambda: rng.choice([-1.0, 1.0], r),
+        "laplace": lambda: rng.laplace(size=r) / math.sqrt(2),
+        "sparse": lambda: rng.standard_normal(r) * (rng.random(r) < 0.3) / math.sqrt(0.3),
+        "gaussian": lambda: rng.standard_normal(r),
+        "sine": lambda: math.sqrt(2) * np.sin(rng.uniform(0, 2 * math.pi, r)),
+    }[kind]()
+
+
+def mix(kinds, r, seed):
+    """Samples of these sources, their orthonormal dictionary, and their codes."""
+    rng = np.random.default_rng(seed)
+    codes = np.column_stack([draw(kind, r, rng) for kind in kinds])
+    dictionary = random_orthonormal(len(kinds), len(kinds), rng)
+    return codes @ dictionary, dictionary, codes

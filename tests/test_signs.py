@@ -6,12 +6,12 @@ import warnings
 import dask.array as da
 import numpy as np
 import pytest
+from helpers import KINDS, draw, mix
 
 from elldict import LpDictionaryLearning
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import match_atoms, recovery_error
-from elldict.solver.directions import random_orthonormal
 from elldict.solver.mixture import N_BINS, fit_mixture, make_components
 from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives, evaluate
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
@@ -19,27 +19,6 @@ from elldict.theory import gaussian_moment
 from elldict.theory.error_bars import CodeMoments, choose_signs, find_gaussian, kappa_variance
 
 ALL = Quantities.GRADIENT | Quantities.MOMENTS
-KINDS = ["uniform"] * 4 + ["binary"] * 2 + ["laplace"] * 4 + ["sparse"] * 2
-
-
-def draw(kind, r, rng):
-    """Codes of unit variance."""
-    return {
-        "uniform": lambda: math.sqrt(3) * rng.uniform(-1, 1, r),
-        "binary": lambda: rng.choice([-1.0, 1.0], r),
-        "laplace": lambda: rng.laplace(size=r) / math.sqrt(2),
-        "sparse": lambda: rng.standard_normal(r) * (rng.random(r) < 0.3) / math.sqrt(0.3),
-        "gaussian": lambda: rng.standard_normal(r),
-        "sine": lambda: math.sqrt(2) * np.sin(rng.uniform(0, 2 * math.pi, r)),
-    }[kind]()
-
-
-def mix(kinds, r, seed):
-    """Samples of these sources, their orthonormal dictionary, and their codes."""
-    rng = np.random.default_rng(seed)
-    codes = np.column_stack([draw(kind, r, rng) for kind in kinds])
-    dictionary = random_orthonormal(len(kinds), len(kinds), rng)
-    return codes @ dictionary, dictionary, codes
 
 
 @pytest.fixture(scope="module")

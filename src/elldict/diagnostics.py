@@ -17,16 +17,15 @@ from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarn
 from elldict.result import Estimate, FitResult
 from elldict.solver.loop import Phase
 from elldict.solver.mixed_atoms import MixedPair
-from elldict.solver.objective import Lp, Objective, Statistics, compute_derivatives, score_sparsity
+from elldict.solver.objective import Lp, Objective, Statistics, compute_derivatives, find_unidentifiable
 from elldict.solver.spike_slab import SpikeSlabLikelihood
 from elldict.solver.whitened_atoms import measure_departure
 from elldict.theory.error_bars import (
     CodeMoments,
     atom_errors,
-    find_gaussian,
     sampling_condition,
     subspace_errors,
-    whitening_error,
+    whitening_errors,
     with_small_sample_correction,
 )
 
@@ -83,14 +82,15 @@ def estimate_atom_errors(
     r, moments = estimate.lp_stats.weight, estimate.stats.moments
     m, k = estimate.A.shape  # k directions are sought, which may be fewer than samples vary in
     n_unsought, variance = find_unsought(estimate) if m < k else (0, 0.0)
-    first_order = atom_errors(moments, r, n_unsought, variance)
+    unidentifiable = _find_unidentifiable(estimate, statistics)
+    first_order = atom_errors(moments, r, n_unsought, variance, unidentifiable)
     errors = np.array(to_numpy(with_small_sample_correction(first_order, k, r)))
     if estimate.refined == "mixture":
         errors = errors * (1 + MIXTURE_OPTIMISM * k / r)
-    unidentifiable = find_unidentifiable(estimate, statistics)
     if np.any(unidentifiable):  # a law fitted to Gaussian codes is never quite Gaussian; l_p has nothing to fit
-        by_lp = to_numpy(atom_errors(estimate.lp_stats.moments, r, n_unsought, variance))
-        errors[unidentifiable] = np.maximum(errors, np.minimum(by_lp, 1.0))[unidentifiable]
+        for each in (moments, estimate.lp_stats.moments):
+            among_all = to_numpy(atom_errors(each, r, n_unsought, variance))
+            errors[unidentifiable] = np.maximum(errors, np.minimum(among_all, 1.0))[unidentifiable]
     for pair in estimate.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         at_least = NEARLY_SEPARATE_ERROR if pair.nearly_separate else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], at_least)
@@ -99,7 +99,8 @@ def estimate_atom_errors(
     if correlated is not None:
         errors = errors + correlated
     if whitening.whitened:
-        errors = errors + whitening_error(k, r)
+        # an atom that is lost already stays so, although errors that cancel each other in part may be added
+        errors = np.where(errors < 1, errors + to_numpy(whitening_errors(moments, r, n_unsought)), errors)
     if whitening.n_discarded:
         variances, directions = statistics.principal
         atoms = whitening.components(to_numpy(estimate.A)) @ directions[:, :k]
@@ -367,7 +368,7 @@ def doubt_estimate(
             f"about {100 * error:.2g} % for that alone. {WHITEN}, unless the dictionary is orthogonal and its codes "
             "depend on each other.",
         )
-    gaussian = find_unidentifiable(estimate, statistics)[order]
+    gaussian = _find_unidentifiable(estimate, statistics)[order]
     if np.any(gaussian):
         yield NotIdentifiableWarning, _describe_gaussian(gaussian, stats)
     if estimate.mixed and not all(pair.nearly_separate for pair in estimate.mixed):
@@ -384,21 +385,12 @@ def doubt_estimate(
         yield ConvergenceWarning, f"The fit did not converge ({estimate.status}). {remedy}"
 
 
-def find_unidentifiable(estimate: Estimate, statistics: SampleStatistics) -> NDArray[np.bool_]:
-    """Rows of A (m,) that samples do not tell from their mixtures, by the statistics of l_p.
-
-    Two or more whose codes look Gaussian: one alone is told from all others by these. Without signs also those with
-    kappa = E g z - E z^2 E g' <= 0, where l_p has no maximum.
-    """
-    stats, (m, k) = estimate.lp_stats, estimate.A.shape
-    assert stats is not None
-    gaussian = find_gaussian(score_sparsity(stats), k)
-    if stats.signs is None:
-        gaussian |= to_numpy(stats.gz) <= to_numpy(stats.z2) * to_numpy(stats.slope) / stats.weight
-    # too few samples, from which all atoms suffer, were warned of before
-    too_few = k == statistics.rank and statistics.n_samples <= statistics.n_features
-    alone = np.sum(gaussian) == 1 and stats.signs is not None and m == k
-    return np.zeros_like(gaussian) if too_few or alone else gaussian
+def _find_unidentifiable(estimate: Estimate, statistics: SampleStatistics) -> NDArray[np.bool_]:
+    """Rows of A (m,) to be named; if samples are too few, from which all atoms suffer, that was warned of before."""
+    assert estimate.lp_stats is not None
+    found, k = find_unidentifiable(estimate.lp_stats, int(estimate.A.shape[1])), statistics.rank
+    too_few = k == estimate.A.shape[1] and statistics.n_samples <= statistics.n_features
+    return np.zeros_like(found) if too_few else found
 
 
 def _describe_gaussian(gaussian: NDArray[np.bool_], stats: Statistics) -> str:

@@ -101,6 +101,7 @@ class CudaGraphStepper(Stepper):
             short
             and samples.tile_rows >= samples.n_samples
             and type(phase.direction) is PairwiseNewton
+            and phase.direction.unidentifiable is None
             and type(objective) in (Lp, SpikeSlabLikelihood)
             and (drawn is None or (isinstance(drawn, CodeSubsample) and Backend.of(A).kernels is not None))
             and phase.quantities == Quantities.GRADIENT | Quantities.MOMENTS

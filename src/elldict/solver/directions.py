@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, svd
 from elldict.solver.objective import Quantities, Statistics
@@ -39,6 +40,11 @@ class Direction(Protocol):
         """What a pass has to sum up for it."""
         ...
 
+    @property
+    def unidentifiable(self) -> NDArray[np.bool_] | None:
+        """Atoms (m,) that are not turned towards each other, if there are any."""
+        ...
+
     def __call__(self, stats: Statistics, A: Array) -> Array:
         """Return the next A."""
         ...
@@ -52,6 +58,7 @@ class PowerStep:
 
     monotone: ClassVar[bool] = True
     needs: ClassVar[Quantities] = Quantities.GRADIENT
+    unidentifiable: ClassVar[None] = None
 
     def __call__(self, stats: Statistics, A: Array) -> Array:  # noqa: ARG002
         """Return the polar factor of the gradient."""
@@ -93,6 +100,9 @@ class PairwiseNewton:
     least_curvature: float = 0.1
     max_angle: float = MAX_ANGLE
     crossed: Array | None = None  # (m, m) E g_i' z_j^2 where codes depend on each other; None: E g_i' E z_j^2
+    unidentifiable: NDArray[np.bool_] | None = (
+        None  # (m,) atoms whose angles with each other are chance: left as they are
+    )
 
     def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""
@@ -115,10 +125,11 @@ class PairwiseNewton:
         backend = Backend.of(A)
         xp, kernels = backend.xp, backend.kernels
         m, k = A.shape
-        if kernels is None or self.crossed is not None:
+        if kernels is None or self.crossed is not None or self.unidentifiable is not None:
             angles = pairwise_angles(stats, stats.G, A, self.least_curvature, self.crossed)
             if self.crossed is not None:  # of codes that depend on each other a few pairs are hardly told apart
                 angles = xp.clip(angles, -self.max_angle, self.max_angle)
+            angles = angles if self.unidentifiable is None else leave_out(angles, self.unidentifiable)
             squares = xp.sum(angles * angles)
         else:
             angles, squares = kernels.angles(stats.G @ A.T, stats.slope, stats.z2, stats.weight, self.least_curvature)
@@ -161,6 +172,14 @@ def pairwise_angles(
     return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * (size[:, None] + size[None, :]))
 
 
+def leave_out(angles: Array, unidentifiable: NDArray[np.bool_]) -> Array:
+    """The same angles (m, m), but zero between two atoms that are unidentifiable (m,)."""
+    if not np.any(unidentifiable):
+        return angles
+    kept = 1.0 - np.outer(unidentifiable, unidentifiable)
+    return angles * Backend.of(angles).asarray(kept, "float64")
+
+
 @dataclass(frozen=True)
 class InverseIteration:
     """Turn each atom to where the samples that do not use it vary least, and all together to the nearest orthonormal.
@@ -172,6 +191,7 @@ class InverseIteration:
 
     monotone: ClassVar[bool] = False
     needs: ClassVar[Quantities] = Quantities.GRADIENT | Quantities.MOMENTS | Quantities.INACTIVE
+    unidentifiable: ClassVar[None] = None
     least_variance: float  # relative to the trace: without noise, the matrix is singular at the truth but for this
 
     def __call__(self, stats: Statistics, A: Array) -> Array:

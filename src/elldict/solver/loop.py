@@ -314,7 +314,9 @@ class Stepper:
         fraction = phase.noise_fraction * eager
         if step > fraction * LOST_ERROR or primary_of(here.objective) is not primary_of(before.objective):
             return None
-        error = rms_standard_error(here.stats) if here.standard_error is None else here.standard_error
+        error = here.standard_error
+        if error is None:
+            error = rms_standard_error(here.stats, phase.direction.unidentifiable)
         if error > LOST_ERROR:
             lost = step <= MIN_STEP_WHEN_LOST * eager
             return (
@@ -355,9 +357,9 @@ def have_other_signs(before: Statistics, after: Statistics) -> bool:
     return total(before.signs * after.signs) < int(before.signs.shape[0])
 
 
-def rms_standard_error(stats: Statistics) -> float:
+def rms_standard_error(stats: Statistics, unidentifiable: NDArray[np.bool_] | None = None) -> float:
     """Root mean square, over atoms, of the angle that the error bar gives them; zero if it gives none."""
-    return to_standard_error(float(mean_error(stats)))
+    return to_standard_error(float(mean_error(stats, unidentifiable)))
 
 
 def to_standard_error(error: float) -> float:
@@ -365,13 +367,13 @@ def to_standard_error(error: float) -> float:
     return math.sqrt(error / 2) if math.isfinite(error) else 0.0
 
 
-def mean_error(stats: Statistics) -> Array:
-    """Mean error bar of the atoms, as an array of one number."""
+def mean_error(stats: Statistics, unidentifiable: NDArray[np.bool_] | None = None) -> Array:
+    """Mean error bar of the atoms, as an array of one number; without angles between `unidentifiable` ones (m,)."""
     backend = Backend.of(stats.z2)
-    if backend.kernels is not None:
+    if backend.kernels is not None and unidentifiable is None:
         found: Array = backend.kernels.mean_error(stats.gz, stats.g2, stats.slope, stats.z2, stats.weight)
         return found
-    return backend.xp.mean(atom_errors(stats.moments, stats.weight))
+    return backend.xp.mean(atom_errors(stats.moments, stats.weight, unidentifiable=unidentifiable))
 
 
 def measure_sparsity(stats: Statistics) -> float:

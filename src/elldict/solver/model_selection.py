@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.backend.base import Array, to_numpy, total
 from elldict.result import Estimate
 from elldict.solver.corruption import SparseCorruption
-from elldict.solver.objective import Statistics
+from elldict.solver.objective import Statistics, find_unidentifiable
 from elldict.solver.spike_slab import SpikeSlab
 from elldict.theory.error_bars import CodeMoments, atom_errors, with_small_sample_correction
 
@@ -59,28 +60,43 @@ def decide_on_converged(pilot: Estimate, refined: Estimate, n_sd: float = 0.0) -
     """Choose between the l_p estimate and a refined one by Hausman's test, if the latter converged."""
     if not refined.converged:
         return Decision(False, "kept l_p: the refinement did not converge")
-    return apply_hausman_test(pilot.stats.moments, refined.stats, distance_between(pilot.A, refined.A), n_sd)
+    unidentifiable = find_left_out(pilot)
+    distance = distance_between(pilot.A, refined.A, unidentifiable)
+    return apply_hausman_test(pilot.stats.moments, refined.stats, distance, unidentifiable, n_sd)
 
 
-def apply_hausman_test(pilot: CodeMoments, stats: Statistics, distance: float, n_sd: float = 0.0) -> Decision:
+def apply_hausman_test(
+    pilot: CodeMoments, stats: Statistics, distance: float, unidentifiable: NDArray[np.bool_], n_sd: float = 0.0
+) -> Decision:
     """Hausman's test: choose by what lies between the l_p estimate, of these moments, and the refined one.
 
     If the likelihood is right, the two differ by no more than their error bars say. If it is wrong, the refined
     estimate is biased, and the excess of their `distance` shows by how much. It is accepted if its error bar and its
     bias together are smaller than the error bar of the pilot. Of the excess, `n_sd` standard deviations are chance.
+    Angles between two `unidentifiable` atoms (m,) are chance under either objective, and are left out of all sums.
     """
     r, refined = stats.weight, stats.moments
-    pilot_error, refined_error = error_bar(pilot, r), error_bar(refined, r)
+    pilot_error, refined_error = error_bar(pilot, r, unidentifiable), error_bar(refined, r, unidentifiable)
     if pilot_error > MAX_PILOT_ERROR:
         return Decision(False, NOTHING_TO_REFINE)
     if not math.isfinite(refined_error):
         return Decision(False, "kept l_p: the refined answer is not a maximum")
-    m, covariances = int(refined.z2.shape[0]), refined.angle_covariances(pilot, stats.extra["cross"] / r, r)
+    m = int(refined.z2.shape[0])
+    covariances = refined.angle_covariances(pilot, stats.extra["cross"] / r, r, unidentifiable)
     excess = distance - (pilot_error + refined_error - 4 * total(covariances) / m)
     if n_sd:
-        own = refined.angle_covariances(refined, refined.g2, r) + pilot.angle_covariances(pilot, pilot.g2, r)
+        own = sum(of.angle_covariances(of, of.g2, r, unidentifiable) for of in (refined, pilot))
         excess -= n_sd * 4 / m * math.sqrt(total((own - 2 * covariances) ** 2))
     return _weigh(refined_error, excess, pilot_error)
+
+
+def find_left_out(pilot: Estimate) -> NDArray[np.bool_]:
+    """Atoms (m,) of an l_p estimate whose angles with each other are chance, and say nothing of the others.
+
+    None if it did not converge: its atoms may look Gaussian because they are not found yet.
+    """
+    found = find_unidentifiable(pilot.stats, int(pilot.A.shape[1]))
+    return found if pilot.converged else np.zeros_like(found)
 
 
 def decide_on_cleaned(pilot: Estimate, cleaned: Estimate, noise: float) -> Decision:
@@ -89,8 +105,8 @@ def decide_on_cleaned(pilot: Estimate, cleaned: Estimate, noise: float) -> Decis
     Corruption biases the pilot by as much as it likes, so a large difference alone is not held against the cleaned
     estimate if the cleaning took most of the `noise` away, which codes of another law than assumed would not let it.
     """
-    r = cleaned.stats.weight
-    pilot_error, error = error_bar(pilot.stats.moments, r), error_bar(cleaned.stats.moments, r)
+    r, unidentifiable = cleaned.stats.weight, find_left_out(pilot)
+    pilot_error, error = (error_bar(found.stats.moments, r, unidentifiable) for found in (pilot, cleaned))
     if not (cleaned.converged and math.isfinite(error)):
         return Decision(False, "kept l_p: the answer for cleaned samples is not a maximum")
     assert isinstance(cleaned.objective, SparseCorruption)
@@ -98,12 +114,17 @@ def decide_on_cleaned(pilot: Estimate, cleaned: Estimate, noise: float) -> Decis
     if left < 0.5 * noise:
         hits = f"{100 * corruption.rate:.2g} % of the entries were hit"
         return Decision(True, f"refined: {hits}; cleaning takes the noise from {noise:.2g} to {left:.2g}", error)
-    return _weigh(error, distance_between(pilot.A, cleaned.A) - max(pilot_error - error, 0.0), pilot_error)
+    distance = distance_between(pilot.A, cleaned.A, unidentifiable)
+    return _weigh(error, distance - max(pilot_error - error, 0.0), pilot_error)
 
 
-def distance_between(A: Array, B: Array) -> float:
-    """Difference of two estimates as a recovery error."""
-    return 1 - float(np.sum((to_numpy(A) @ to_numpy(B).T) ** 4)) / int(A.shape[0])
+def distance_between(A: Array, B: Array, unidentifiable: NDArray[np.bool_]) -> float:
+    """Difference of two estimates as a recovery error, those `unidentifiable` (m,) of B rotated to be those of A."""
+    squares = (to_numpy(A) @ to_numpy(B).T) ** 2
+    if np.any(unidentifiable):
+        block = np.ix_(unidentifiable, unidentifiable)
+        squares[block] = np.diag(np.sum(squares[block], axis=1))
+    return 1 - float(np.sum(squares**2)) / int(A.shape[0])
 
 
 def _weigh(error: float, excess: float, pilot_error: float) -> Decision:
@@ -115,10 +136,15 @@ def _weigh(error: float, excess: float, pilot_error: float) -> Decision:
     return Decision(False, f"kept l_p: refined {numbers}")
 
 
-def error_bar(moments: CodeMoments, n_samples: float) -> float:
-    """Expected error of an estimate with these moments, infinite where it is no maximum."""
-    errors = atom_errors(moments, n_samples)
+def error_bar(moments: CodeMoments, n_samples: float, unidentifiable: NDArray[np.bool_] | None = None) -> float:
+    """Expected error of an estimate with these moments, infinite where it is no maximum.
+
+    Angles between two `unidentifiable` atoms (m,) do not count, unless these are all there are.
+    """
+    errors = atom_errors(moments, n_samples, unidentifiable=unidentifiable)
     m = int(errors.shape[0])
+    if unidentifiable is not None and np.all(unidentifiable):
+        return math.inf
     corrected = total(with_small_sample_correction(errors, m, n_samples)) / m
     return corrected if math.isfinite(total(errors)) else math.inf
 

@@ -30,7 +30,7 @@ from elldict.backend.base import (
 )
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
-from elldict.theory.error_bars import CodeMoments, choose_signs, gaussian_value, sparsity_score
+from elldict.theory.error_bars import CodeMoments, choose_signs, find_gaussian, gaussian_value, sparsity_score
 
 
 class Quantities(enum.Flag):
@@ -426,6 +426,19 @@ def score_sparsity(stats: Statistics) -> NDArray[np.float64]:
     r = stats.weight
     scores = sparsity_score(to_numpy(stats.extra["magnitude"]) / r, to_numpy(stats.z2) / r, r)
     return scores if stats.signs is None else to_numpy(stats.signs) * scores
+
+
+def find_unidentifiable(stats: Statistics, n_directions: int) -> NDArray[np.bool_]:
+    """Atoms (m,) that samples do not tell from their mixtures, found among n directions; statistics of l_p.
+
+    Two or more whose codes look Gaussian: one alone is told from all others by these. Without signs also those with
+    kappa = E g z - E z^2 E g' <= 0, where l_p has no maximum.
+    """
+    gaussian = find_gaussian(score_sparsity(stats), n_directions)
+    if stats.signs is None:
+        gaussian |= to_numpy(stats.gz) <= to_numpy(stats.z2) * to_numpy(stats.slope) / stats.weight
+    alone = np.sum(gaussian) == 1 and stats.signs is not None and len(gaussian) == n_directions
+    return np.zeros_like(gaussian) if alone else gaussian
 
 
 @dataclass(frozen=True)

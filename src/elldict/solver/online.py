@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.backend.base import to_numpy
 from elldict.data.dataset import ArrayDataset, non_finite_error
@@ -37,7 +38,15 @@ from elldict.solver.model_selection import (
     distance_between,
     is_exact,
 )
-from elldict.solver.objective import Lp, Objective, Quantities, Statistics, compute_derivatives, evaluate
+from elldict.solver.objective import (
+    Lp,
+    Objective,
+    Quantities,
+    Statistics,
+    compute_derivatives,
+    evaluate,
+    find_unidentifiable,
+)
 from elldict.solver.running import Matrix, RunningHistogram, RunningStatistics
 from elldict.solver.spike_slab import MIN_NOISE_PER_MOVE, SpikeSlab, SpikeSlabLikelihood
 
@@ -355,14 +364,17 @@ class OnlineModel:
         there = replace(self, law=law, new_to_law=0.0)
         if self.likelihood is None:
             return there
-        distance = distance_between(self.lp.A, self.likelihood.A)
-        decision = self._weigh_evidence(law, self.likelihood, distance)
+        unidentifiable = find_unidentifiable(self.lp.stats, self.lp.A.shape[1])
+        distance = distance_between(self.lp.A, self.likelihood.A, unidentifiable)
+        decision = self._weigh_evidence(law, self.likelihood, distance, unidentifiable)
         likelihood = self.likelihood
         if not decision.accepted and distance > 0.1:  # as an error: too far from l_p, where it starts again
             likelihood = OnlinePath.begin(self.lp.A, _make_empty(len(self.lp.A)))
         return replace(there, decision=decision, likelihood=likelihood)
 
-    def _weigh_evidence(self, law: SpikeSlab, likelihood: OnlinePath, distance: float) -> Decision:
+    def _weigh_evidence(
+        self, law: SpikeSlab, likelihood: OnlinePath, distance: float, unidentifiable: NDArray[np.bool_]
+    ) -> Decision:
         """Whether codes are as the law says: Hausman's test between l_p and the likelihood, as after a fit."""
         r = self.effective_samples
         if self.refine not in ("auto", None):
@@ -372,7 +384,8 @@ class OnlineModel:
         stats = _scale(likelihood.stats, r / likelihood.stats.weight)
         cross = self.cross * (r / likelihood.bend_weight)
         n_sd = 0.0 if self.mixture is None else CHANCE_SD
-        return apply_hausman_test(self.lp.stats.moments, replace(stats, extra={"cross": cross}), distance, n_sd)
+        stats = replace(stats, extra={"cross": cross})
+        return apply_hausman_test(self.lp.stats.moments, stats, distance, unidentifiable, n_sd)
 
 
 def compute_keep(n_samples: int, half_life: float | None) -> float:

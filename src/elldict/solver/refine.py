@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.backend.base import Array, to_numpy
 from elldict.result import Estimate
@@ -23,6 +24,7 @@ from elldict.solver.model_selection import (
     decide_on_cleaned,
     decide_on_converged,
     error_bar,
+    find_left_out,
 )
 from elldict.solver.objective import Lp, Objective, Quantities
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
@@ -73,7 +75,7 @@ class Refinement:
         pilot = self._separate_atoms(pilot)
         if wanted == "sparse-corruption":
             return self._complete_cleaned(self._clean(pilot), "refined: as asked")
-        refined = self.climb(pilot)
+        refined = self.climb(pilot, self._find_left_out(pilot, wanted))
         law = self.drawn.fit_law(refined.A, pilot.stats.signs)
         mixed = self.drawn.find_mixed_pairs(refined.A, law)
         decision = AS_ASKED if wanted != "auto" else decide(pilot, refined, law, len(mixed))
@@ -93,12 +95,15 @@ class Refinement:
         plain = keep_plain_mixtures(mixed, self.drawn.codes_of_pairs(refined.A, mixed)) if mixed else ()
         return replace(self.complete(refined, law, decision.reason), mixed=plain)
 
-    def climb(self, pilot: Estimate) -> Estimate:
-        """The estimate of the likelihood, again from where mixed pairs are separated, as long as there are any."""
+    def climb(self, pilot: Estimate, unidentifiable: NDArray[np.bool_] | None = None) -> Estimate:
+        """The estimate of the likelihood, again from where mixed pairs are separated, as long as there are any.
+
+        Atoms that are `unidentifiable` (m,) are not turned towards each other.
+        """
         assert isinstance(pilot.objective, Lp)
         A = self._anneal(pilot)
         for _ in range(1 + MAX_SEPARATIONS):
-            refined = run_phases(A, self.problem, self._make_phases(A), secondary=pilot.objective)
+            refined = run_phases(A, self.problem, self._make_phases(A, unidentifiable), secondary=pilot.objective)
             assert isinstance(refined.objective, SpikeSlabLikelihood)
             A, n_moved = self.drawn.separate_pairs(refined.A, refined.objective.law)
             if n_moved == 0 or refined.stopped:
@@ -108,7 +113,8 @@ class Refinement:
     def _choose_mixture(self, pilot: Estimate, wanted: str) -> Estimate:
         """The estimate of the likelihood of mixtures, or that of l_p if the evidence is against it."""
         assert isinstance(pilot.objective, Lp)
-        phase = self._make_newton_phase(MixtureLikelihood(self.drawn.fit_mixture(pilot), self.drawn.rows))
+        objective = MixtureLikelihood(self.drawn.fit_mixture(pilot), self.drawn.rows)
+        phase = self._make_newton_phase(objective, self._find_left_out(pilot, wanted))
         phase = replace(phase, objective_slack=0.0)
         refined = run_phases(pilot.A, self.problem, [phase], secondary=pilot.objective)
         decision = AS_ASKED if wanted != "auto" else decide_on_converged(pilot, refined, CHANCE_SD)
@@ -147,9 +153,21 @@ class Refinement:
         if wanted == "sparse-corruption" and self.problem.whitening.to_white is not None:
             return "kept l_p: samples vary in fewer directions than they have entries"
         few = has_few_samples(self.problem.samples.n_samples, k)
-        if wanted == "auto" and not few and error_bar(pilot.stats.moments, pilot.stats.weight) > MAX_PILOT_ERROR:
+        error = error_bar(pilot.stats.moments, pilot.stats.weight, find_left_out(pilot))
+        if wanted == "auto" and not few and error > MAX_PILOT_ERROR:
             return NOTHING_TO_REFINE
         return None
+
+    def _find_left_out(self, pilot: Estimate, wanted: str) -> NDArray[np.bool_] | None:
+        """Atoms (m,) that the likelihood leaves as they are among each other, if there are any.
+
+        There its maxima are chance, and none may be reached. With few samples, where l_p is lost, or asked for by
+        name, it is free to find what l_p does not.
+        """
+        if wanted != "auto" or has_few_samples(self.problem.samples.n_samples, int(pilot.A.shape[1])):
+            return None
+        found = find_left_out(pilot)
+        return found if np.any(found) else None
 
     def _keep(self, pilot: Estimate, reason: str) -> Estimate:
         plain = self.drawn.complete(pilot)
@@ -180,10 +198,10 @@ class Refinement:
         ]
         return run_phases(pilot.A, self.problem, phases).A if phases else pilot.A
 
-    def _make_phases(self, A: Array) -> list[Phase]:
+    def _make_phases(self, A: Array, unidentifiable: NDArray[np.bool_] | None) -> list[Phase]:
         """Phases that climb the likelihood from A, in the precision and to the tolerance of the l_p phase."""
         objective, lp = SpikeSlabLikelihood(self.drawn.fit_rough_law(A), self.drawn), self.lp_phase
-        newton = self._make_newton_phase(objective)
+        newton = self._make_newton_phase(objective, unidentifiable)
         if not has_few_samples(self.problem.samples.n_samples, int(A.shape[1])):
             return [newton]
         inverse = replace(
@@ -195,11 +213,11 @@ class Refinement:
         )
         return [inverse, newton]
 
-    def _make_newton_phase(self, objective: Objective) -> Phase:
+    def _make_newton_phase(self, objective: Objective, unidentifiable: NDArray[np.bool_] | None) -> Phase:
         lp = self.lp_phase
         return Phase(
             objective,
-            PairwiseNewton(),
+            PairwiseNewton(unidentifiable=unidentifiable),
             lp.precision,
             lp.tol,
             min(lp.max_iter, MAX_LIKELIHOOD_STEPS),

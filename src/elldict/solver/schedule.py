@@ -20,7 +20,7 @@ from elldict.data.statistics import Whitening
 from elldict.data.subsample import GROWTH, Minibatches, Subsampler
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
-from elldict.solver.directions import FAR_CURVATURE, PairwiseNewton, pairwise_angles, random_orthonormal
+from elldict.solver.directions import FAR_CURVATURE, PairwiseNewton, leave_out, pairwise_angles, random_orthonormal
 from elldict.solver.loop import (
     DEFAULT_TOL,
     NOISE_FRACTION,
@@ -34,7 +34,15 @@ from elldict.solver.loop import (
     run_starts,
 )
 from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, error_bar, is_exact
-from elldict.solver.objective import Lp, Quantities, Statistics, WithSecondary, primary_of, score_sparsity
+from elldict.solver.objective import (
+    Lp,
+    Quantities,
+    Statistics,
+    WithSecondary,
+    find_unidentifiable,
+    primary_of,
+    score_sparsity,
+)
 from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
 from elldict.solver.robust import (
     SUBSAMPLE_ROWS,
@@ -382,7 +390,9 @@ def _weigh_evidence(stats: Statistics, A: Array) -> Decision:
     """Hausman's test, the l_p estimate on all samples taken to be a Newton step away."""
     lp = stats.of_secondary()
     between = pairwise_angles(lp, stats.secondary, A, 0.1) - pairwise_angles(stats, stats.G, A, 0.1)
-    return apply_hausman_test(lp.moments, stats, 2 * total(between * between) / int(A.shape[0]))
+    unidentifiable = find_unidentifiable(lp, int(A.shape[1]))
+    between = leave_out(between, unidentifiable)
+    return apply_hausman_test(lp.moments, stats, 2 * total(between * between) / int(A.shape[0]), unidentifiable)
 
 
 def _stop_at(pilot: Estimate, drawn: CodeSubsample, status: str) -> Estimate:

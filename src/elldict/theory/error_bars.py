@@ -32,8 +32,13 @@ class CodeMoments:
         crossed = self.slope[:, None] * self.z2[None, :]
         return self.gz[:, None] + self.gz[None, :] - crossed - crossed.T
 
-    def angle_covariances(self, other: CodeMoments, cross: Array, n_samples: float) -> Array:
-        """Covariance (m, m) of the angles under two objectives; `cross` is E g(z) g_other(z) for each atom."""
+    def angle_covariances(
+        self, other: CodeMoments, cross: Array, n_samples: float, unidentifiable: NDArray[np.bool_] | None = None
+    ) -> Array:
+        """Covariance (m, m) of the angles under two objectives; `cross` is E g(z) g_other(z) for each atom.
+
+        Angles between two atoms that are `unidentifiable` (m,) among themselves are chance, and count as zero.
+        """
         backend = Backend.of(self.gz)
         xp = backend.xp
         noise = cross[:, None] * self.z2[None, :]
@@ -42,24 +47,37 @@ class CodeMoments:
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = (noise + noise.T - signal - signal.T) / (n_samples * h1 * h2)
         variance = xp.where((h1 > 0) & (h2 > 0), variance, xp.full_like(variance, math.inf))
-        own = xp.eye(int(cross.shape[0]), dtype=variance.dtype, device=backend.device) > 0
-        return xp.where(own, xp.zeros_like(variance), variance)
+        left_out = xp.eye(int(cross.shape[0]), dtype=variance.dtype, device=backend.device) > 0
+        if unidentifiable is not None:
+            left_out = left_out | (backend.asarray(np.outer(unidentifiable, unidentifiable), "float64") > 0)
+        return xp.where(left_out, xp.zeros_like(variance), variance)
 
 
-def atom_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0, unsought_variance: float = 0.0) -> Array:
+def atom_errors(
+    moments: CodeMoments,
+    n_samples: float,
+    n_unsought: int = 0,
+    unsought_variance: float = 0.0,
+    unidentifiable: NDArray[np.bool_] | None = None,
+) -> Array:
     """First-order error of each atom, from the moments of its codes: twice the sum of the variances of its angles.
 
-    `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well.
+    `n_unsought` directions that belong to no atom sought, of variance `unsought_variance`, count as well. Angles of
+    `unidentifiable` atoms (m,) count with all other atoms only, where they are not chance.
     """
-    xp = Backend.of(moments.gz).xp
-    variances = moments.angle_covariances(moments, moments.g2, n_samples)
+    backend = Backend.of(moments.gz)
+    xp = backend.xp
+    variances = moments.angle_covariances(moments, moments.g2, n_samples, unidentifiable)
     within = xp.sum(xp.maximum(variances, xp.zeros_like(variances)), axis=1)
     if not n_unsought:
         return 2 * within
     margin = moments.gz - unsought_variance * moments.slope
     with np.errstate(divide="ignore", invalid="ignore"):
         outside = n_unsought * unsought_variance * moments.g2 / (n_samples * margin**2)
-    return 2 * (within + xp.where(margin > 0, outside, xp.full_like(outside, math.inf)))
+    outside = xp.where(margin > 0, outside, xp.full_like(outside, math.inf))
+    if unidentifiable is not None:
+        outside = xp.where(backend.asarray(unidentifiable, "float64") > 0, xp.zeros_like(outside), outside)
+    return 2 * (within + outside)
 
 
 @cache
@@ -113,13 +131,35 @@ def choose_signs(moments: CodeMoments, n_samples: float, p: float, if_in_doubt: 
     return xp.where(positive, xp.ones_like(scores), -xp.ones_like(scores))
 
 
-def whitening_error(n_directions: int, n_samples: float) -> float:
-    """Error that atoms inherit from whitening by the covariance of r samples instead of the true one.
+def whitening_errors(moments: CodeMoments, n_samples: float, n_unsought: int = 0) -> Array:
+    """Error that each atom (m,) has from whitening by the covariance of r samples, beside that of its angles.
 
-    The covariance of two independent codes of unit variance is off by a variance of 1/r. Its inverse square root is
-    off by half of that distance, which tilts each atom towards each other one: 2 (n - 1) / (4 r).
+    Codes have unit variance. The covariance of two is off by E_ij, of variance 1/r, and its inverse square root by half
+    of that, which tilts atom i towards j by E_ij / 2. It also moves their angle: samples whitened in this way change
+    the gradient by -(a_i - a_j) E_ij / 2, a = E g' + E g z, and the angle by that over the curvature h_ij. Together
+    that is (E g_j z_j - E g_i') E_ij / h_ij. What is added to the variance of the angle is its variance, and twice its
+    covariance with the angle, (E g_i z_i - E g_j z_j) / (r h_ij) a unit of E_ij. The sum of both errors is
+
+        2 sum_j (E (g_i - z_i E g_i')^2 + E g_j^2 - (E g_j z_j)^2) / (r h_ij^2),
+
+    which linear parts of g, of any size for each atom, do not change, as they change nothing in a fit to white samples.
+    For equal laws what is added is (n - 1) / (2 r), the tilt alone; that also counts for pairs without a maximum.
+    `n_unsought` directions that belong to no atom are such with g = 0.
     """
-    return (n_directions - 1) / (2 * n_samples)
+    xp = Backend.of(moments.gz).xp
+    gz, slope, h = moments.gz, moments.slope, moments.curvatures()
+    tilt = gz[None, :] - slope[:, None]
+    within = xp.sum(_over_square(tilt**2 + 2 * tilt * (gz[:, None] - gz[None, :]), h), axis=1)
+    within = within - 0.25  # an atom with itself
+    outside = n_unsought * _over_square(slope**2 - 2 * slope * gz, gz - slope)
+    return 2 * (within + outside) / n_samples
+
+
+def _over_square(numerator: Array, h: Array) -> Array:
+    """Numerator / h^2, and a quarter where h <= 0."""
+    xp = Backend.of(h).xp
+    found = h > 0
+    return xp.where(found, numerator / xp.where(found, h, xp.ones_like(h)) ** 2, xp.full_like(h, 0.25))
 
 
 def subspace_errors(
