@@ -71,7 +71,7 @@ def all_sums(objective, Z, work):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("p", [2.5, 3.0, 4.0])
+@pytest.mark.parametrize("p", [0.5, 1.0, 2.5, 3.0, 4.0])
 @pytest.mark.parametrize("which", ["lp", "likelihood", "both"])
 def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, which):
     if fused_terms() is None:
