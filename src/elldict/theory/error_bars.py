@@ -99,7 +99,7 @@ def _interpolate_kappa_variance(p: float) -> tuple[float, ...]:
     """
     at = np.linspace(-5, 5, 21)
     values = [math.log(kappa_variance(p, math.exp(each))) for each in at]
-    return tuple(np.polynomial.polynomial.polyfit(at, values, 4))
+    return tuple(float(each) for each in np.polynomial.polynomial.polyfit(at, values, 4))
 
 
 def score_kappa(moments: CodeMoments, n_samples: float, p: float) -> Array:
