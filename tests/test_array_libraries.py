@@ -19,7 +19,10 @@ def xp(request):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("options", [{}, {"center": True}, {"center": True, "whiten": True}, {"n_components": 4}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"center": True}, {"center": True, "whiten": True}, {"n_components": 4}, {"p": (3, 1), "refine": None}],
+)
 def test_the_answer_is_numpys_and_of_the_kind_of_the_samples(xp, easy, dtype, options):
     X = easy[0].astype(dtype) + np.asarray(0.5 if options.get("center") else 0, dtype)
     ours = LpDictionaryLearning(random_state=0, **options).fit(X)
@@ -52,7 +55,7 @@ def test_sources_are_numpys_and_of_the_kind_of_the_samples(xp, easy, whiten):
     np.testing.assert_allclose(to_numpy(theirs.inverse_transform(codes)), X, atol=1e-9)
 
 
-@pytest.mark.parametrize("p", [2.5, 2.7, 3, 4, 5.5])
+@pytest.mark.parametrize("p", [0.5, 1, 1.5, 2.5, 2.7, 3, 4, 5.5])
 def test_one_pass_agrees_to_rounding(xp, easy, p):
     needs = Quantities.GRADIENT | Quantities.MOMENTS
     host, foreign = (

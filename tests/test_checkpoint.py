@@ -29,6 +29,7 @@ from elldict.solver.directions import PowerStep
 FITS = {
     "default": {},
     "power": {"solver": "power", "p": (4, 3)},
+    "across 2": {"p": (3, 1), "refine": None},
     "whitened": {"whiten": True, "center": True, "n_init": 2},
     "two atoms": {"n_components": 2, "solver": "power"},
     "corrupted": {"refine": "sparse-corruption"},

@@ -47,8 +47,14 @@ def test_sums_are_those_of_memory_to_the_last_bit(easy, layout, block_size):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     "how",
-    [{}, {"solver": "power", "refine": None}, {"whiten": True, "center": True}, {"n_components": 5, "refine": None}],
-    ids=["default", "power", "whiten", "few"],
+    [
+        {},
+        {"solver": "power", "refine": None},
+        {"whiten": True, "center": True},
+        {"n_components": 5, "refine": None},
+        {"p": 1},
+    ],
+    ids=["default", "power", "whiten", "few", "l_1"],
 )
 def test_fits_are_those_of_memory(easy, layout, how):
     X = easy[0]

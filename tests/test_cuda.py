@@ -71,7 +71,7 @@ def all_sums(objective, Z, work):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("p", [2.5, 3.0, 4.0])
+@pytest.mark.parametrize("p", [0.5, 1.0, 2.5, 3.0, 4.0])
 @pytest.mark.parametrize("which", ["lp", "likelihood", "both"])
 def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, which):
     if fused_terms() is None:
@@ -170,7 +170,15 @@ def test_fault_13_polar_on_the_card_is_orthonormal_up_to_condition_1e15(conditio
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
 @pytest.mark.parametrize(
-    "options", [{}, {"refine": None}, {"refine": None, "tol": 9e-7}, {"center": True, "whiten": True}]
+    "options",
+    [
+        {},
+        {"refine": None},
+        {"refine": None, "tol": 9e-7},
+        {"center": True, "whiten": True},
+        {"p": 1},
+        {"p": (3, 0.5), "refine": None},
+    ],
 )
 def test_the_answer_is_that_of_the_host(dtype, noise_std, options):
     X, dictionary, _ = make_bernoulli_gaussian(20_000, 24, density=0.3, noise_std=noise_std, random_state=0)

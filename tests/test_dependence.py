@@ -34,25 +34,27 @@ def sparse(r, n, rng, density=0.2):
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
 @pytest.mark.parametrize("refine", ["auto", None])
-def test_independent_codes_keep_their_error_bars(noise_std, refine):
+@pytest.mark.parametrize("p", [1.0, 3.0])
+def test_independent_codes_keep_their_error_bars(noise_std, refine, p):
     n, r, density = 24, 8000, 0.3
     X, _, _ = make_bernoulli_gaussian(r, n, density=density, noise_std=noise_std, random_state=1)
-    model = LpDictionaryLearning(random_state=0, refine=refine).fit(X)
+    model = LpDictionaryLearning(p=p, random_state=0, refine=refine).fit(X)
     law = SpikeSlab(np.full(n, density), np.ones(n), max(noise_std**2, 1e-12))
     refined = "bernoulli-gaussian" if refine == "auto" else None
     estimate = Estimate(model.components_, None, None, True, False, "", law=law, refined=refined)
-    found = estimate_dependent_errors(X, estimate, 3.0, r)
+    found = estimate_dependent_errors(X, estimate, p, r)
     np.testing.assert_array_equal(found, 0)
 
 
-def test_a_common_loudness_shows_in_the_error_bar():
+@pytest.mark.parametrize("p", [0.5, 1, 1.5, 3])
+def test_a_common_loudness_shows_in_the_error_bar(p):
     """Each sample has a loudness of its own: the pairs of codes say how much that costs, to first order."""
     rng = np.random.default_rng(0)
     real, said = [], []
     for _ in range(4):
         D = random_basis(16, rng)
         X = rng.laplace(size=(10_000, 16)) * np.exp(0.25 * rng.standard_normal((10_000, 1))) @ D
-        model = LpDictionaryLearning(random_state=0).fit(X)
+        model = LpDictionaryLearning(p=p, random_state=0).fit(X)
         real.append(recovery_error(model.components_, D))
         said.append(model.expected_error_)
     assert 0.6 < np.mean(said) / np.mean(real) < 1.6  # errors of 240 angles, each known to a few tens of per cent

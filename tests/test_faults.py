@@ -19,12 +19,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import InvalidParameterError
 from threadpoolctl import threadpool_limits
 
-from elldict import LpDictionaryLearning
+from elldict import LpDictionaryLearning, LpICA
 from elldict.data.dataset import ArrayDataset, tile_bounds
 from elldict.data.statistics import compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.metrics import recovery_error
+from elldict.solver.loop import choose_precision
 from elldict.solver.objective import Lp, Quantities, evaluate
 
 
@@ -116,10 +117,32 @@ def test_fault_03_absurd_p_is_a_clear_error(easy):
         fit(easy[0], p=100_000)
 
 
-@pytest.mark.parametrize("p", [2, 1.5, 0, -3, np.nan, np.inf, "3", None, [2], (), (2.2, 3), (3, 3)])
-def test_fault_04_p_out_of_range(easy, p):
-    with pytest.raises(InvalidParameterError, match=r"The 'p' parameter.*\(2"):
-        fit(easy[0], p=p)
+@pytest.mark.parametrize("learner", [LpDictionaryLearning, LpICA])
+@pytest.mark.parametrize(
+    "p", [2, 2.0, 0, -3, np.nan, np.inf, True, "3", None, [2], (), (2.2, 3), (3, 3), (3, 2, 1), (1, -1), ("3",), (1, 3)]
+)
+def test_fault_04_p_out_of_range(easy, p, learner):
+    with pytest.raises(InvalidParameterError, match=r"The 'p' parameter.*\(0(\.0)?, inf"):
+        learner(p=p).fit(easy[0])
+
+
+@pytest.mark.parametrize("learner", [LpDictionaryLearning, LpICA])
+@pytest.mark.parametrize("p", [1, 0.5, (3, 1)])
+def test_fault_04_the_power_method_minimises_no_norm(easy, p, learner):
+    with pytest.raises(InvalidParameterError, match=r"below 2 the norm is minimised. Use solver='auto', or p > 2"):
+        learner(p=p, solver="power").fit(easy[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_below_2_an_enormous_sample_does_not_overflow(easy, dtype):
+    X = np.vstack([easy[0], 1e12 * np.ones((1, 12))]).astype(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = fit(X, p=1)
+    assert np.isfinite(model.objective_)
+    assert choose_precision(1.0, dtype=dtype, code_bound=1e16) == "float64"
+    with pytest.raises(ValueError, match=r"its square overflows. Remove outliers"):
+        choose_precision(1.0, dtype=dtype, code_bound=1e150)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "bool", "float16", ">f8", ">f4", ">i4"])

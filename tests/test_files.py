@@ -185,6 +185,8 @@ ROADS = [
     {"refine": "sparse-corruption"},
     {"n_components": 5, "n_init": 2},
     {"p": (3, 2.5)},
+    {"p": 1},
+    {"p": (3, 0.5), "refine": None, "n_components": 5},
 ]
 
 

@@ -34,9 +34,11 @@ OBJECTIVES = {  # for codes of three atoms
     "l_3": Lp(3.0),
     "l_1": Lp(1.0),
     "l_0.5": Lp(0.5),
+    "l_1.5": Lp(1.5),
     "l_5.5": Lp(5.5),
     "spike and slab": SpikeSlabLikelihood(LAW),
     "with l_p beside it": WithSecondary(SpikeSlabLikelihood(LAW), Lp(3.0)),
+    "with l_1 beside it": WithSecondary(SpikeSlabLikelihood(LAW), Lp(1.0)),
     "mixture": MixtureLikelihood(MIXTURE),
 }
 ALL = Quantities.GRADIENT | Quantities.MOMENTS
@@ -76,6 +78,18 @@ def test_g_is_the_derivative_of_the_value_but_for_what_no_rotation_changes(objec
         factors = np.linalg.lstsq(basis, rise[:, atom], rcond=None)[0]
         np.testing.assert_allclose(basis @ factors, rise[:, atom], atol=1e-5 * np.max(np.abs(rise)))
         assert factors[0] > 0  # so that the loop climbs F and not -F
+
+
+@pytest.mark.parametrize("p", [0.3, 1.0, 1.9])
+def test_below_2_the_norm_is_minimised_by_a_convex_function(p, codes):
+    """F differs from minus the smoothed norm by a multiple of z^2, grows with the size of a code, and is convex."""
+    sizes = np.linspace(0, 30, 2001)[:, None]
+    terms = Lp(p).terms(sizes, ALL, FreshWork(), np)
+    value = expand(terms.value)
+    np.testing.assert_allclose(value, p / 2 * sizes**2 + 1 - (sizes**2 + 1) ** (p / 2), atol=1e-12 * 30**2)
+    assert value[0] == 0
+    assert np.all(np.diff(value, axis=0) > 0)
+    assert np.all(expand(terms.slope) >= -1e-15)
 
 
 def test_terms_do_not_depend_on_the_memory_they_are_written_to(objective, codes):

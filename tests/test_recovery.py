@@ -11,10 +11,10 @@ import pytest
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import match_atoms, recovery_error, sphere_error
-from elldict.theory import expected_error
+from elldict.theory import cramer_rao_bound, expected_error
 
 
-def mean_error(p, *, seeds=5, n_components=None, **setting):
+def mean_error(p, *, seeds=5, n_components=None, solver="power", **setting):
     errors = []
     for seed in range(seeds):
         X, dictionary, _ = make_bernoulli_gaussian(
@@ -25,9 +25,8 @@ def mean_error(p, *, seeds=5, n_components=None, **setting):
             dtype="float32",
             random_state=seed,
         )
-        atoms = (
-            LpDictionaryLearning(n_components, p=p, solver="power", refine=None, random_state=seed).fit(X).components_
-        )
+        model = LpDictionaryLearning(n_components, p=p, solver=solver, refine=None, random_state=seed)
+        atoms = model.fit(X).components_
         assert np.min(match_atoms(atoms, dictionary).cosines) > 0.95
         errors.append(recovery_error(atoms, dictionary))
     return np.mean(errors)
@@ -56,6 +55,49 @@ def test_table_2_n_32(noise_std, paper):
 def test_real_p_below_3_without_noise(p):
     setting = {"n_samples": 10_000, "n_features": 32, "density": 0.3}
     assert mean_error(p, **setting) == pytest.approx(expected_error(p, **setting), rel=0.1)
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 1.5])
+@pytest.mark.parametrize("noise_std", [0.0, 0.2])
+def test_p_below_2(p, noise_std):
+    setting = {"n_samples": 10_000, "n_features": 32, "density": 0.3, "noise_std": noise_std}
+    error = mean_error(p, solver="auto", **setting)
+    assert error == pytest.approx(expected_error(p, **setting), rel=0.1)
+    assert error < 0.6 * expected_error(3, **setting)
+
+
+def test_p_below_2_with_fewer_atoms_than_features():
+    setting = {"n_samples": 10_000, "n_features": 32, "density": 0.3, "noise_std": 0.2, "n_components": 5}
+    assert mean_error(1, solver="auto", **setting) == pytest.approx(expected_error(1, **setting), rel=0.1)
+
+
+@pytest.mark.parametrize(("p", "n_components"), [(0.5, None), (1, None), (1.5, None), ((3, 1), None), (1, 5)])
+def test_error_bars_below_2_are_those_of_theory(p, n_components):
+    """Sums over 10^4 codes and 32 atoms: error bars of one fit scatter by a few per cent."""
+    X, _, _ = make_bernoulli_gaussian(10_000, 32, density=0.3, noise_std=0.2, random_state=7)
+    model = LpDictionaryLearning(n_components, p=p, refine=None, random_state=0).fit(X)
+    setting = {"n_samples": 10_000, "n_features": 32, "density": 0.3, "noise_std": 0.2, "n_components": n_components}
+    assert model.expected_error_ == pytest.approx(expected_error(p if p != (3, 1) else 1, **setting), rel=0.1)
+    assert model.converged_
+
+
+def test_a_sequence_across_2_ends_where_its_last_exponent_does():
+    X, dictionary, _ = make_bernoulli_gaussian(10_000, 24, density=0.3, noise_std=0.2, random_state=0)
+    one, three = (LpDictionaryLearning(p=p, refine=None, random_state=0).fit(X) for p in (1, (3, 1)))
+    error = recovery_error(one.components_, dictionary)
+    assert recovery_error(one.components_, three.components_) < 0.01 * error
+    assert one.objective_ == pytest.approx(three.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize("p", [3, 1])
+def test_refined_answers_do_not_depend_on_the_side_of_2_they_come_from(p):
+    X, dictionary, _ = make_bernoulli_gaussian(10_000, 24, density=0.3, noise_std=0.2, random_state=0)
+    pilot, refined = (LpDictionaryLearning(p=p, refine=refine, random_state=0).fit(X) for refine in (None, "auto"))
+    assert refined.refined_ == "bernoulli-gaussian"
+    bound = cramer_rao_bound(n_features=24, n_samples=10_000, density=0.3, noise_std=0.2)
+    assert recovery_error(refined.components_, dictionary) == pytest.approx(bound, rel=0.25)
+    assert refined.expected_error_ == pytest.approx(bound, rel=0.1)
+    assert refined.expected_error_ < pilot.expected_error_
 
 
 @pytest.mark.parametrize("m", [1, 10])

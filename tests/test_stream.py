@@ -58,6 +58,23 @@ def test_one_pass_has_the_error_of_all_samples_at_once(noisy):
     assert error == pytest.approx(expected_error(3, **setting(0.3)), rel=0.35)
 
 
+@pytest.mark.parametrize("p", [0.5, 1, (3, 1)])
+def test_below_2_one_pass_has_the_error_of_all_samples_at_once(noisy, p):
+    X, dictionary = noisy
+    model = streamed(X, refine=None, p=p)
+    error, one = recovery_error(model.components_, dictionary), 1 if p == (3, 1) else p
+    batch = recovery_error(LpDictionaryLearning(refine=None, p=p, random_state=0).fit(X).components_, dictionary)
+    assert error == pytest.approx(batch, rel=0.1)
+    assert model.expected_error_ == pytest.approx(expected_error(one, **setting(0.3)), rel=0.1)
+
+
+def test_below_2_the_likelihood_reaches_the_bound_in_one_pass(noisy):
+    X, dictionary = noisy
+    model = streamed(X, p=1)
+    assert model.refined_ == "bernoulli-gaussian"
+    assert recovery_error(model.components_, dictionary) < 1.35 * cramer_rao_bound(**setting(0.3))
+
+
 def test_the_likelihood_reaches_the_bound_in_one_pass(noisy, model):
     X, dictionary = noisy
     assert model.refined_ == "bernoulli-gaussian"

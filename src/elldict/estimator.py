@@ -338,10 +338,10 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 class LpDictionaryLearning(LpEstimator):
     """Dictionary learning by l_p-norm maximisation.
 
-    Finds the orthonormal atoms A that maximise the sum of ``|A y|**p`` over all samples y, for p > 2: the basis in
-    which the samples are sparse. Atoms whose codes are less sparse than Gaussian ones (uniform, binary, sine waves)
-    count with a negative sign, and are found too. With ``whiten=True`` the atoms need not be orthogonal, only linearly
-    independent.
+    Finds the orthonormal atoms A that maximise the sum of ``|A y|**p`` over all samples y, for p > 2, or minimise it,
+    for p < 2: the basis in which the samples are sparse. Atoms whose codes are less sparse than Gaussian ones (uniform,
+    binary, sine waves) count with a negative sign, and are found too. With ``whiten=True`` the atoms need not be
+    orthogonal, only linearly independent.
 
     Parameters
     ----------
@@ -349,11 +349,15 @@ class LpDictionaryLearning(LpEstimator):
         Number of atoms; None learns as many as there are features (with `whiten`: as the rank of X). Fewer are sought
         among all directions in which X varies, or with ``whiten=True`` in the first principal ones.
     p : float or decreasing sequence of float, default=3
-        Exponent of the norm, any number above 2. Smaller values are more accurate, larger ones converge in fewer
-        iterations; 3 is the best whole number. A sequence such as (3, 2.5, 2.2) is solved in turn, each from where the
-        one before ended: the way to small exponents when samples are few.
+        Exponent of the norm, any number above 0 but 2. Above 2 smaller values are more accurate for codes that are zero
+        or Gaussian, larger ones converge in fewer iterations; 3 is the best whole number. Below 2 the norm is
+        minimised, with ``|code|`` smoothed to ``sqrt(code**2 + 1)``, one being the root mean square of all codes: large
+        codes, which decide above 2, count less there, which suits heavy tails and outliers. A sequence such as
+        (3, 2.5, 2.2) or (3, 1) is solved in turn, each from where the one before ended: the way to small exponents
+        when samples are few.
     solver : {'auto', 'power'}, default='auto'
-        'power': the paper's generalized power method, all samples in every iteration; it finds sparse codes only.
+        'power': the paper's generalized power method, all samples in every iteration; it finds sparse codes only, and
+        needs p > 2.
         'auto': the same answers in far fewer passes over the samples, by Newton steps on random minibatches, then on as
         many random samples as the error bar requires, and at last on all of them; a step that lowers the objective is
         replaced by a power step. Unless p > 6, it finds codes that are less sparse than Gaussian ones as well.
@@ -430,8 +434,9 @@ class LpDictionaryLearning(LpEstimator):
         Names of the features, if X had them.
     objective_ : float
         Mean of ``|code|**p`` over samples and the atoms learned, for samples scaled to unit mean square over the
-        directions in which they vary. An atom whose codes z are less sparse than Gaussian ones counts with
-        ``2 E|x|**p - E|z|**p``, x Gaussian of unit variance: the more, the further they are from Gaussian.
+        directions in which they vary; below 2 that of ``p/2 code**2 + 1 - (code**2 + 1)**(p/2)``, which is larger the
+        smaller the norm is. An atom whose codes z are less sparse than Gaussian ones counts with ``2 E F(x) - E F(z)``,
+        F that function and x Gaussian of unit variance: the more, the further they are from Gaussian.
     n_iter_ : int
         Iterations of the start that was kept, with those of the refinement.
     n_passes_ : float
@@ -491,7 +496,7 @@ class LpDictionaryLearning(LpEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "p": [Interval(Real, 2, np.inf, closed="neither"), tuple, list],
+        "p": [Interval(Real, 0, np.inf, closed="neither"), tuple, list],  # `check_exponents` looks closer
         "solver": [StrOptions({"auto", "power"})],
         "refine": [StrOptions({"auto", "bernoulli-gaussian", "mixture", "sparse-corruption"}), None],
         "normalize": [StrOptions({"auto", "samples"}), None],
@@ -554,7 +559,7 @@ class LpDictionaryLearning(LpEstimator):
             check_refinement(self.refine, whiten=self.whiten)
         return Options(
             n_components=self.n_components,
-            exponents=check_exponents(self.p),
+            exponents=check_exponents(self.p, self.solver),
             solver=self.solver,
             refine=self.refine,
             center=self.center,

@@ -40,11 +40,12 @@ class LpICA(LpEstimator):
         the fit is one, as FastICA has it. False: samples are taken for centred and white already, and `n_components` is
         ignored, with a warning.
     p : float or decreasing sequence of float, default=3
-        Exponent of the norm, any number above 2; see :class:`LpDictionaryLearning`. It takes the place of FastICA's
-        `fun`.
+        Exponent of the norm, any number above 0 but 2, where below 2 it is minimised; see
+        :class:`LpDictionaryLearning`. It takes the place of FastICA's `fun`: 4 is close to 'cube', 1 to 'logcosh'.
     solver : {'auto', 'power'}, default='auto'
-        'power': the generalized power method, all samples in every iteration; it finds sparse sources only. 'auto': the
-        same answers in far fewer passes over the samples, and, unless p > 6, less sparse sources as well.
+        'power': the generalized power method, all samples in every iteration; it finds sparse sources only, and needs
+        p > 2. 'auto': the same answers in far fewer passes over the samples, and, unless p > 6, less sparse sources as
+        well.
     refine : {'auto', 'bernoulli-gaussian', 'mixture'} or None, default='auto'
         What follows the l_p phases. 'bernoulli-gaussian': maximum likelihood for sources that are zero or Gaussian,
         with Gaussian noise. 'mixture': for sources of any symmetric law, a mixture of Gaussians that is fitted to each.
@@ -202,7 +203,7 @@ class LpICA(LpEstimator):
             n_components = None
         return Options(
             n_components=n_components,
-            exponents=check_exponents(self.p),
+            exponents=check_exponents(self.p, self.solver),
             solver=self.solver,
             refine=self.refine,
             center=bool(self.whiten),

@@ -163,7 +163,7 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
     """Estimator of this kind from a header and arrays; KeyError, TypeError or ValueError if they do not fit."""
     model: Any = kind(**header["params"])
     model._validate_params()
-    check_exponents(model.p)
+    check_exponents(model.p, model.solver)
     for name, expected in SCALARS.items():
         setattr(model, name, _check_scalar(name, header["fitted"][name], expected))
     m, n = model.n_components_, model.n_features_in_

@@ -187,19 +187,25 @@ def check_n_components_at_most(n_components: int | None, n_features: int) -> Non
         )
 
 
-def check_exponents(p: Any) -> tuple[float, ...]:
+def check_exponents(p: Any, solver: str = "auto") -> tuple[float, ...]:
     """Exponents to solve in turn: one number, or a decreasing sequence of them."""
     given = tuple(p) if isinstance(p, (tuple, list)) else (p,)
     exponents: list[float] = []
     for q in given:
-        if not isinstance(q, Real) or not 2 < float(q) < (exponents[-1] if exponents else np.inf):
+        in_range = isinstance(q, Real) and not isinstance(q, bool) and float(q) != 2
+        if not in_range or not 0 < float(q) < (exponents[-1] if exponents else np.inf):
             exponents = []
             break
         exponents.append(float(q))
     if not exponents:
         raise InvalidParameterError(
-            f"The 'p' parameter is {p!r}, expected a number in the range (2, inf) or a decreasing sequence of them, "
-            "such as (3, 2.5, 2.2)."
+            f"The 'p' parameter is {p!r}, expected a number in the range (0, inf), but not 2, where all orthonormal "
+            "atoms are as good; or a decreasing sequence of such numbers, as (3, 2.5, 2.2) or (3, 1)."
+        )
+    if solver == "power" and exponents[-1] < 2:
+        raise InvalidParameterError(
+            f"p={p!r} with solver='power': the power method maximises a norm, and below 2 the norm is minimised. Use "
+            "solver='auto', or p > 2."
         )
     return tuple(exponents)
 

@@ -117,7 +117,9 @@ def fit(
     data: DataFile,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL.npz", help="Where the model goes.")],
     n_components: Annotated[int | None, typer.Option(help="Number of atoms.", show_default="all")] = None,
-    p: Annotated[str, typer.Option(help="Exponent of the norm, above 2; or decreasing ones, such as 3,2.5,2.2.")] = "3",
+    p: Annotated[
+        str, typer.Option(help="Exponent of the norm, above 0 but not 2; or decreasing ones, such as 3,2.5,2.2.")
+    ] = "3",
     solver: Annotated[
         Solver, typer.Option(help="'power' is the paper's: all samples in every iteration; 'auto' needs far fewer.")
     ] = Solver.auto,
@@ -331,5 +333,7 @@ def _parse_exponents(text: str) -> float | tuple[float, ...]:
     try:
         exponents = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise MistakeError(f"--p {text!r}: expected a number above 2, or several with commas between.") from None
+        raise MistakeError(
+            f"--p {text!r}: expected a number above 0 but not 2, or several with commas between."
+        ) from None
     return exponents[0] if len(exponents) == 1 else exponents

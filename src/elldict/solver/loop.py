@@ -387,13 +387,18 @@ def measure_sparsity(stats: Statistics) -> float:
 
 
 def choose_precision(p: float, *, dtype: str, code_bound: float) -> str:
-    """Precision in which |z|^p does not overflow, for codes up to `code_bound` root mean squares."""
-    digits = (2 * p - 2) * math.log10(code_bound)
+    """Precision in which |z|^p does not overflow, for codes up to `code_bound` root mean squares; nor z^2, if p < 2."""
+    digits = (2 * max(p, 2.0) - 2) * math.log10(code_bound)
     if dtype == "float32" and digits <= MAX_DIGITS["float32"]:
         return "float32"
     if digits <= MAX_DIGITS["float64"]:
         return "float64"
     largest_p = 1 + MAX_DIGITS["float64"] / math.log10(code_bound) / 2
+    if largest_p < 2:
+        raise ValueError(
+            f"The largest sample is {code_bound:.3g} times the root mean square, and its square overflows. Remove "
+            "outliers."
+        )
     raise ValueError(
         f"p={p:g} is too large for these samples: the largest is {code_bound:.3g} times the root mean square, and "
         f"{code_bound:.3g}**(2 p - 2) overflows. Use p <= {largest_p:.0f}, or remove outliers."

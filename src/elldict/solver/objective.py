@@ -165,28 +165,23 @@ class LinearCodes:
         return self
 
 
-SMOOTHING = 1.0
-"""Where p < 2, |z| is sqrt(z^2 + this^2), in units of the root mean square of the codes: slopes of |z|^p diverge at
-zero. With p = 1 it is close to log cosh z; smaller values fit the sparsest of real codes better, and others worse."""
-
-
 @dataclass(frozen=True)
 class Lp(LinearCodes):
     """F = |z|^p, g = sign(z)|z|^(p-1): the paper's objective, with the factor p left out of g and slope.
 
-    |z|^(p-2) is computed once and serves all three. Below 2 the norm is minimised: F = -(z^2 + 1)^(p/2). If `signed`,
-    the objective is sum_i s_i F(z_i), with a negative sign for atoms whose codes are less sparse than Gaussian ones;
-    `evaluate` chooses the signs by the sums of a pass.
+    |z|^(p-2) is computed once and serves all three. Below 2 the norm is minimised: F = p z^2/2 + 1 - (z^2 + 1)^(p/2).
+    Slopes of |z|^p would diverge at zero, so |z| is sqrt(z^2 + 1) there, smoothed over one root mean square of all
+    codes; with p = 1 that is close to log cosh z. The sum of z^2, which no rotation changes, makes F convex, zero at
+    zero and larger the larger the code, as it is above 2.
+
+    If `signed`, the objective is sum_i s_i F(z_i), with a negative sign for atoms whose codes are less sparse than
+    Gaussian ones; `evaluate` chooses the signs by the sums of a pass.
     """
 
+    convex: ClassVar[bool] = True
     p: float = 3.0
     signed: bool = False
     if_in_doubt: float = 1.0  # sign of atoms whose codes tell none
-
-    @property
-    def convex(self) -> bool:  # type: ignore[override]
-        """Whether F is convex."""
-        return self.p > 2
 
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m)."""
@@ -207,22 +202,22 @@ class Lp(LinearCodes):
         return Terms(g=g, slope=Weighted(((self.p - 1, weight),)), extra={"magnitude": magnitude})
 
     def _smooth_terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
-        """The same for p < 2, with s = z^2 + 1: g = -z s^(p/2-1), slope (1 - p) s^(p/2-1) + (p - 2) s^(p/2-2)."""
-        z2 = work.map(xp.multiply, Z, Z, into="square")
-        s = work.map(xp.add, z2, SMOOTHING**2, into="smoothed")
-        size = work.map(xp.sqrt, s, into="size")
-        power = size  # s^(p/2)
-        if self.p != 1:
-            power = work.map(xp.pow, s, self.p / 2, into="power")
+        """The same for p < 2, with s = z^2 + 1: g = z - z s^(p/2-1), slope 1 - (p-1) s^(p/2-1) - (2-p) s^(p/2-2)."""
+        z2 = work.map(xp.multiply, Z, Z, into="l_p square")
+        s = work.map(xp.add, z2, 1, into="l_p smoothed")
+        if self.p == 1:
+            power = work.map(xp.sqrt, s, into="l_p power")
+        else:
+            power = work.map(xp.pow, s, self.p / 2, into="l_p power")
         weight = work.map(xp.divide, power, s, into="weight")  # s^(p/2-1)
-        g = work.map(xp.multiply, weight, Z, into="l_p g")
+        g = work.map(xp.subtract, Z, work.map(xp.multiply, weight, Z, into="l_p g"), into="l_p g")
+        value = Weighted(((self.p / 2, z2), (-1.0, power)), constant=1.0)
         if Quantities.MOMENTS not in quantities:
-            return Terms(g, gain=-1.0, value=Weighted(((-1.0, power),)), z2=z2)
-        steep = work.map(xp.divide, weight, s, into="steep")
-        slope = Weighted(((1 - self.p, weight), ((self.p - 2) * SMOOTHING**2, steep)))
+            return Terms(g, value=value, z2=z2)
+        steep = work.map(xp.divide, weight, s, into="l_p steep")
+        slope = Weighted(((1 - self.p, weight), (self.p - 2, steep)), constant=1.0)
         magnitude = work.map(xp.abs, Z, into="magnitude")
-        extra: dict[str, Term] = {"magnitude": magnitude}
-        return Terms(g, -1.0, slope, Weighted(((-1.0, power),)), z2=z2, extra=extra)
+        return Terms(g, slope=slope, value=value, z2=z2, extra={"magnitude": magnitude})
 
 
 @dataclass(frozen=True)
@@ -252,7 +247,7 @@ class WithSecondary:
         if self.from_next_step:
             return self.primary.terms(Z, quantities, work, xp)
         fused = work.fused is not None and Quantities.MOMENTS in quantities and Quantities.INACTIVE not in quantities
-        if fused and hasattr(self.primary, "fused"):
+        if fused and hasattr(self.primary, "fused") and self.secondary.p > 2:  # which is what the kernel sums up
             both: Terms = self.primary.fused(Z, work.fused, self.secondary)
             alone = {} if Quantities.GRADIENT in quantities else {"secondary_value": (both.secondary, Z)}
             return replace(both, extra={**both.extra, **alone})
@@ -265,8 +260,10 @@ class WithSecondary:
             "secondary_g2": (two.g, two.g),
             "cross": Weighted(((one.gain, (one.g, two.g)),)),
         }
+        if two.value is not None:
+            extra["secondary_value"] = two.value
         if Quantities.GRADIENT not in quantities:
-            extra["secondary_value"] = (two.g, Z)
+            extra["secondary_value" if two.value is None else "secondary_gz"] = (two.g, Z)
         return replace(one, secondary=two.g, extra={**one.extra, **extra})
 
     def updated(self, A: Array, largest_move: float) -> WithSecondary:
@@ -558,7 +555,8 @@ def _bring_to_white(stats: Statistics, whitening: Whitening, A: Array, precision
         secondary = None if secondary is None else secondary @ W.T
         inactive = None if inactive is None else W @ inactive @ W.T
     if secondary is not None:
-        extra = {**extra, "secondary_value": xp.sum(secondary * A, axis=1)}
+        name = "secondary_gz" if "secondary_value" in extra else "secondary_value"  # F = g z, but for p < 2
+        extra = {**extra, name: xp.sum(secondary * A, axis=1)}
     gz = xp.sum(G * A, axis=1)  # sum g z^T is G A^T
     value = gz if stats.value is None else stats.value
     return replace(stats, G=G, inactive=inactive, secondary=secondary, gz=gz, value=value, extra=extra)
