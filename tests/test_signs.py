@@ -14,6 +14,7 @@ from elldict import LpDictionaryLearning
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import match_atoms, recovery_error
+from elldict.solver.directions import random_orthonormal
 from elldict.solver.mixture import N_BINS, fit_mixture, make_components
 from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives, evaluate
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood

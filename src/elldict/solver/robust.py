@@ -56,8 +56,8 @@ LEAST_CURVATURE = 0.2
 """Of Newton's steps, relative to the size of the objective; more than elsewhere, because curvatures are those of few
 samples."""
 
-NOISE_FRACTION = 0.25
-"""Share of the standard error below which steps are the last."""
+L1_NOISE_FRACTION, NOISE_FRACTION = 0.02, 0.25
+"""Shares of the standard error below which steps are the last: of l_1, and of the likelihood, which ends on noise."""
 
 MIN_RISE = 0.01
 """Share of the rise of the objective so far below which the rise of a round is of no more use."""
@@ -138,7 +138,8 @@ class RobustEstimator:
             crossed = Backend.of(A).asarray(estimate_crossed(objective, codes), "float64")
             direction = PairwiseNewton(least_curvature=LEAST_CURVATURE, crossed=crossed)
             steps = min(ROUND_STEPS, lp.max_iter)
-            phase = Phase(objective, direction, lp.precision, max(lp.tol, 1e-4), steps, noise_fraction=NOISE_FRACTION)
+            fraction = L1_NOISE_FRACTION if isinstance(objective, Lp) else NOISE_FRACTION
+            phase = Phase(objective, direction, lp.precision, max(lp.tol, 1e-4), steps, noise_fraction=fraction)
             end = run_phase(replace(problem, first_phase=problem.first_phase + number), 0, phase, A)
             A, value = end.A, end.stats.mean_value
             first = value if first is None else first
