@@ -418,6 +418,8 @@ CODE = "transform model.npz data.npy -o codes.npy"
         # parameters
         (f"{FIT} --p 2", "'p'"),
         (f"{FIT} --p nan", "'p'"),
+        (f"{FIT} --p 0", "'p'"),
+        (f"{FIT} --p 1 --solver power", "solver='auto'"),
         (f"{FIT} --p three", "--p 'three'"),
         (f"{FIT} --solver newton", "newton"),
         (f"{FIT} --n-components 7", "exceeds n_features=6"),

@@ -140,7 +140,8 @@ MUTATIONS = {
     "no name of a class": change_header(**{"class": None}),
     "a list of classes": change_header(**{"class": ["LpICA"]}),
     "unknown parameter": change_header(params__evil=1),
-    "parameter out of range": change_header(params__p=1.0),
+    "parameter out of range": change_header(params__p=2.0),
+    "exponent below zero": change_header(params__p=-1.0),
     "parameter of the wrong type": change_header(params__whiten="yes"),
     "exponents that are no numbers": change_header(params__p=["a"]),
     "no exponents": change_header(params__p=[]),
@@ -282,3 +283,12 @@ def test_pipes_and_links_are_not_replaced_by_files(model, tmp_path):
 def test_a_missing_file_is_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         elldict.load(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize("p", [1, (3, 0.5)])
+def test_exponents_below_2_come_back(easy, tmp_path, p):
+    model = LpDictionaryLearning(p=p, refine=None, random_state=0).fit(easy[0])
+    model.save(tmp_path / "model.npz")
+    found = elldict.load(tmp_path / "model.npz")
+    assert np.all(np.array(found.p) == np.array(p))
+    assert found.objective_ == model.objective_

@@ -23,7 +23,7 @@ from elldict.solver.directions import PairwiseNewton
 from elldict.solver.loop import Phase, Problem, run_phase
 from elldict.solver.mixture import MixtureLikelihood, fit_mixture, mean_log_densities, update_mixture
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
-from elldict.solver.spike_slab import CodeHistogram, fit_roughly, spike_slab_log_densities
+from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_spike_slab, spike_slab_log_densities
 from elldict.theory.error_bars import CodeMoments, choose_signs
 
 N_TESTED_ATOMS = 24
@@ -59,20 +59,23 @@ samples."""
 L1_NOISE_FRACTION, NOISE_FRACTION = 0.02, 0.25
 """Shares of the standard error below which steps are the last: of l_1, and of the likelihood, which ends on noise."""
 
-MIN_RISE = 0.01
+MIN_RISE = 0.02
 """Share of the rise of the objective so far below which the rise of a round is of no more use."""
 
-N_PILOT_ROUNDS, N_ROUNDS = 10, 4
+N_PILOT_ROUNDS, N_ROUNDS = 40, 4
 """Rounds of l_1, and of the likelihood, at most."""
 
 
-def follows_spike_slab(drawn: CodeSubsample, A: Array) -> bool:
-    """Whether the spike-and-slab law fits the codes of drawn samples as well as mixtures of Gaussians do."""
-    few = to_numpy(A)[np.linspace(0, len(A) - 1, min(len(A), N_TESTED_ATOMS)).astype(int)]
-    Z = to_numpy(compute_codes(thin(drawn.rows), few))
-    law = fit_roughly(CodeHistogram.of(Z), least_noise=drawn.least_noise)
+def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = None) -> bool:
+    """Whether the spike-and-slab law, if known, fits the codes of drawn samples as well as mixtures of Gaussians do."""
+    few = np.linspace(0, len(A) - 1, min(len(A), N_TESTED_ATOMS)).astype(int)
+    Z = to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[few]))
+    if law is None:
+        own = fit_spike_slab(CodeHistogram.of(Z), least_noise=drawn.least_noise)
+    else:
+        own = replace(law, density=law.density[few], power=law.power[few])
     mixture = fit_mixture(Z, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
-    ratio = mean_log_densities(mixture, Z) - spike_slab_log_densities(law, Z)
+    ratio = mean_log_densities(mixture, Z) - spike_slab_log_densities(own, Z)
     return bool(np.mean(ratio) < 0 and np.max(ratio) * len(Z) < MAX_LOG_RATIO)
 
 

@@ -74,6 +74,9 @@ MAX_FINAL_PASSES, MAX_SUBSAMPLE_STEPS = 8, 50
 MIN_MINIBATCH_SCORE = 5.0
 """Standard errors by which codes have to be sparser than Gaussian ones for steps on minibatches to lead anywhere."""
 
+LOOK_AFTER = 25
+"""Steps on all samples after which codes are looked at: if they follow no law of ours, l_p leads nowhere."""
+
 MAX_NEWTON_EXPONENT = 6.0
 """Beyond, few samples decide, and the power step takes as few iterations."""
 
@@ -113,7 +116,7 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     pilot, problem, history, n_before = schedule.run_pilot(starts)
     estimate = schedule.refine(pilot, problem) if schedule.will_refine else None
     refined = estimate or pilot
-    if not is_exact_estimate(refined) and schedule.is_lawless(refined):
+    if not is_exact_estimate(refined) and schedule.is_lawless(refined, problem):
         estimate = schedule.estimate_robustly(refined, problem)
     if estimate is None:
         estimate = context.choose(*schedule.run_on_all(pilot, problem))
@@ -141,24 +144,28 @@ class Schedule:
         samples = self.subsampler.begin()
         score = self._score_held_out if isinstance(samples, Minibatches) else None
         phases, share = self._make_phases(samples), self._share_of(samples)
-        if samples is context.samples and self.may_be_lawless:  # a look at the codes before all steps are taken
-            phases = [replace(phase, max_iter=min(phase.max_iter, MAX_SUBSAMPLE_STEPS)) for phase in phases]
+        phases = [self._cut_short(phase, samples) for phase in phases]
         pilot, problem, history = run_starts(samples, context.whitening, phases, starts, context.log, share, score)
         n_before = len(problem.iterations)
         pilot = self._seek_less_sparse(pilot, problem, phases[-1])
-        if samples is context.samples and not (pilot.converged or pilot.stopped or self.is_lawless(pilot)):
-            problem = replace(problem, first_phase=problem.first_phase + 1)
-            pilot = run_phases(pilot.A, problem, self._make_phases(samples)[-1:])
         while samples is not context.samples and not pilot.stopped:
-            if not isinstance(samples, Minibatches) and is_small(pilot):
-                break
-            if self.is_lawless(pilot):
+            if not isinstance(samples, Minibatches) and (is_small(pilot) or self.is_lawless(pilot, problem)):
                 break
             samples = self._choose_next(samples, pilot)
             problem = self._move_to(samples, problem)
-            phase = self._make_phases(samples)[-1]
+            phase = self._cut_short(self._make_phases(samples)[-1], samples)
             pilot = self._seek_less_sparse(run_phases(pilot.A, problem, [phase]), problem, phase)
+        phase = self._make_phases(samples)[-1]
+        if self._cut_short(phase, samples) is not phase and not (pilot.converged or self.is_lawless(pilot, problem)):
+            problem = replace(problem, first_phase=problem.first_phase + 1)
+            pilot = run_phases(pilot.A, problem, [replace(phase, max_iter=phase.max_iter - LOOK_AFTER)])
         return pilot, problem, history, n_before
+
+    def _cut_short(self, phase: Phase, samples: Dataset) -> Phase:
+        """The phase with so few steps on all samples that codes can be looked at before the others are taken."""
+        if samples is not self.context.samples or not self.may_be_lawless or phase.max_iter <= LOOK_AFTER:
+            return phase
+        return replace(phase, max_iter=LOOK_AFTER)
 
     @property
     def may_be_lawless(self) -> bool:
@@ -167,12 +174,20 @@ class Schedule:
             self.context.samples.n_samples, self.context.drawn.rows.shape[1]
         )
 
-    def is_lawless(self, pilot: Estimate) -> bool:
-        """Whether the codes of an estimate for all directions follow no spike-and-slab law."""
+    def is_lawless(self, pilot: Estimate, problem: Problem) -> bool:
+        """Whether the codes of an estimate for all directions follow no spike-and-slab law.
+
+        Those of an estimate that has not settled on few samples are mixtures, and tell nothing.
+        """
         m, k = pilot.A.shape
-        if not self.may_be_lawless or pilot.stopped or m < k or m < 2:
+        unsettled = problem.samples is not self.context.samples and not pilot.converged
+        if not self.may_be_lawless or pilot.stopped or m < k or m < 2 or unsettled:
             return False
-        return not follows_spike_slab(self.context.drawn, pilot.A)
+        drawn, law = self.context.drawn, pilot.law
+        if follows_spike_slab(drawn, pilot.A, law):
+            return False
+        refinement = Refinement(problem, drawn, self.context.phases[-1], self.context.rng)
+        return not refinement.suspects_corruption(pilot.A, law or drawn.fit_rough_law(pilot.A))
 
     def estimate_robustly(self, pilot: Estimate, problem: Problem) -> Estimate | None:
         """The estimate for codes of any law; None if the l_p estimate on all samples is a better start for it."""
