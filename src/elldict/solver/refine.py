@@ -27,6 +27,7 @@ from elldict.solver.model_selection import (
     find_left_out,
 )
 from elldict.solver.objective import Lp, Objective, Quantities
+from elldict.solver.robust import follows_spike_slab
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
 
 MAX_SEPARATIONS = 4
@@ -91,9 +92,17 @@ class Refinement:
             if on_cleaned.accepted and (on_cleaned.error < decision.error or not decision.accepted):
                 return self._complete_cleaned(other, on_cleaned.reason)
         if not decision.accepted:
-            return replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
+            return self._choose_other(
+                pilot, before, replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
+            )
         plain = keep_plain_mixtures(mixed, self.drawn.codes_of_pairs(refined.A, mixed)) if mixed else ()
         return replace(self.complete(refined, law, decision.reason), mixed=plain)
+
+    def _choose_other(self, pilot: Estimate, law: SpikeSlab, kept: Estimate) -> Estimate:
+        """The l_p estimate that was kept, or that of mixtures if its codes do not follow the spike-and-slab law."""
+        if kept.stopped or follows_spike_slab(self.drawn, pilot.A, law):
+            return kept
+        return self._choose_mixture(pilot, "auto")
 
     def climb(self, pilot: Estimate, unidentifiable: NDArray[np.bool_] | None = None) -> Estimate:
         """The estimate of the likelihood, again from where mixed pairs are separated, as long as there are any.

@@ -36,8 +36,8 @@ TEST_ROUNDS = 25
 """Rounds of expectation maximisation for the mixture of this comparison. So few leave it short of the maximum by what a
 free choice of weights gains by chance: spike-and-slab codes fit it worse than their own law, and others better."""
 
-LOUD_SCORE, MIN_LOUDNESS = 4.0, 0.03
-"""Standard errors, and share, by which the mean of z_i^2 z_j^2 exceeds that of independent codes if samples differ in
+LOUD_SCORE, MIN_LOUDNESS = 4.0, 0.02
+"""Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
 loudness."""
 
 SUBSAMPLE_ROWS = 25_000
@@ -68,7 +68,8 @@ N_PILOT_ROUNDS, N_ROUNDS = 40, 4
 
 def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = None) -> bool:
     """Whether the spike-and-slab law, if known, fits the codes of drawn samples as well as mixtures of Gaussians do."""
-    few = np.linspace(0, len(A) - 1, min(len(A), N_TESTED_ATOMS)).astype(int)
+    m = int(A.shape[0])
+    few = np.linspace(0, m - 1, min(m, N_TESTED_ATOMS)).astype(int)
     Z = to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[few]))
     if law is None:
         own = fit_spike_slab(CodeHistogram.of(Z), least_noise=drawn.least_noise)
@@ -80,14 +81,22 @@ def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = N
 
 
 def differ_in_loudness(drawn: CodeSubsample, A: Array) -> bool:
-    """Whether all codes of a drawn sample are large together, by the mean of z_i^2 z_j^2 over pairs of them."""
-    Z = compute_codes(thin(drawn.rows), A)
-    z2 = to_numpy(Z) ** 2
-    z2 = z2 / np.mean(z2, axis=0)
-    b, m = z2.shape
-    each = (np.sum(z2, axis=1) ** 2 - np.sum(z2**2, axis=1)) / (m * (m - 1))
-    excess = float(np.mean(each)) - 1
-    return excess > max(LOUD_SCORE * float(np.std(each)) / math.sqrt(b), MIN_LOUDNESS)
+    """Whether all codes of a drawn sample are large together."""
+    correlation, error = measure_loudness(to_numpy(compute_codes(thin(drawn.rows), A)))
+    return correlation > max(LOUD_SCORE * error, MIN_LOUDNESS)
+
+
+def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean correlation of z^2 / (z^2 + E z^2) over pairs of codes Z (b, m), and its standard error.
+
+    It is zero for independent codes of any law, and bounded, so that a few large codes do not decide.
+    """
+    z2 = Z**2
+    u = z2 / (z2 + np.mean(z2, axis=0))
+    u = (u - np.mean(u, axis=0)) / np.std(u, axis=0)
+    b, m = u.shape
+    each = (np.sum(u, axis=1) ** 2 - np.sum(u**2, axis=1)) / (m * (m - 1))
+    return float(np.mean(each)), float(np.std(each)) / math.sqrt(b)
 
 
 @dataclass(frozen=True)
@@ -140,18 +149,20 @@ class RobustEstimator:
                 objective = MixtureLikelihood(update_mixture(objective.law, codes))
             crossed = Backend.of(A).asarray(estimate_crossed(objective, codes), "float64")
             direction = PairwiseNewton(least_curvature=LEAST_CURVATURE, crossed=crossed)
-            steps = min(ROUND_STEPS, lp.max_iter)
             fraction = L1_NOISE_FRACTION if isinstance(objective, Lp) else NOISE_FRACTION
+            steps = min(ROUND_STEPS, lp.max_iter - ROUND_STEPS * number)
             phase = Phase(objective, direction, lp.precision, max(lp.tol, 1e-4), steps, noise_fraction=fraction)
             end = run_phase(replace(problem, first_phase=problem.first_phase + number), 0, phase, A)
             A, value = end.A, end.stats.mean_value
             first = value if first is None else first
             useless = before is not None and value - before < MIN_RISE * (value - first)
             before = value
-            if end.converged or end.stopped or useless:
+            if end.converged or end.stopped or useless or ROUND_STEPS * (number + 1) >= lp.max_iter:
                 break
+        if end.converged or end.stopped or (ROUND_STEPS * (number + 1) >= lp.max_iter and not useless):
+            return end
         status = f"converged: {ROUND_STEPS} steps raise the objective by less than {100 * MIN_RISE:.2g} % of its rise"
-        return replace(end, converged=True, status=end.status if end.converged else status)
+        return replace(end, converged=True, status=status)
 
     def _normalize(self, problem: Problem, loudness: Loudness | None) -> Problem:
         """The problem with normalised samples."""

@@ -175,16 +175,18 @@ class Schedule:
         )
 
     def is_lawless(self, pilot: Estimate, problem: Problem) -> bool:
-        """Whether the codes of an estimate for all directions follow no spike-and-slab law.
+        """Whether the codes of an estimate for all directions follow no spike-and-slab law, or are loud together.
 
-        Those of an estimate that has not settled on few samples are mixtures, and tell nothing.
+        Atoms of an l_p estimate are still mixed a little: their law tells nothing, and their loudness only if they have
+        settled. Those that have not settled on few samples tell nothing at all.
         """
         m, k = pilot.A.shape
         unsettled = problem.samples is not self.context.samples and not pilot.converged
         if not self.may_be_lawless or pilot.stopped or m < k or m < 2 or unsettled:
             return False
         drawn, law = self.context.drawn, pilot.law
-        if follows_spike_slab(drawn, pilot.A, law):
+        loud = law is not None or differ_in_loudness(drawn, pilot.A)
+        if not loud or (not (law is None and pilot.converged) and follows_spike_slab(drawn, pilot.A, law)):
             return False
         refinement = Refinement(problem, drawn, self.context.phases[-1], self.context.rng)
         return not refinement.suspects_corruption(pilot.A, law or drawn.fit_rough_law(pilot.A))
