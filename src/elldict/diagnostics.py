@@ -199,7 +199,11 @@ def estimate_dependent_errors(rows: Array, estimate: Estimate, p: float, n_sampl
             alone, together = compare_errors(objective, Z, n_samples, its_signs)
             errors = errors if number else together
             counts = counts & (together > MIN_ERROR_RATIO * alone) & (together > MIN_ERROR)
-    return np.where(counts, np.minimum(errors, 1.0), 0.0)
+    errors = np.where(counts, np.minimum(errors, 1.0), 0.0)
+    if estimate.loudness is None:
+        return errors
+    # a law fitted to the codes of normalised samples says too little; l_1, which fits nothing, says a little too much
+    return np.maximum(errors, np.minimum(compare_errors(Lp(1.0), Z, n_samples)[1], 1.0))
 
 
 def compare_errors(

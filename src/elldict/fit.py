@@ -21,7 +21,6 @@ from elldict.solver.directions import power_step, random_orthonormal
 from elldict.solver.loop import PILOT_TOL, FitLog, Phase, choose_precision, run_starts
 from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.objective import Lp, Objective
-from elldict.solver.robust import whiten_rows
 from elldict.solver.schedule import FitContext, estimate_by_subsamples, estimate_on_all, use_newton
 from elldict.validation import check_n_components
 
@@ -95,7 +94,7 @@ def fit_dictionary(
         estimate = replace(estimate, loudness=loudness, law=law)
 
     r = samples.n_samples
-    rows = whiten_rows(drawn.rows, estimate.loudness)
+    rows = drawn.rows if estimate.loudness is None else drawn.normalize(estimate.loudness).rows
     dependent = diagnostics.estimate_dependent_errors(rows, estimate, options.exponents[-1], r)
     scatter, phase = statistics.scatter, phases[-1]
     correlated = diagnostics.estimate_correlated_errors(drawn.rows, estimate, whitening, scatter, r, phase)

@@ -43,14 +43,18 @@ SETTLED_MOVE = 0.02
 the law changes the atoms in second order only."""
 
 
-def locate_bins(Z: Array, std: Array) -> Array:
+def locate_bins(Z: Array, std: Array, work: Work) -> Array:
     """Bin of each code Z (b, m), counted through all atoms: those of atom i begin at i N_BINS."""
     backend = Backend.of(Z)
     xp = backend.xp
-    tiny = xp.full_like(Z[:1, :1], 2.0 ** (FIRST_OCTAVE - 1))
-    octaves = xp.log2(xp.maximum(xp.abs(Z) / std, tiny)) - FIRST_OCTAVE
-    bins = xp.astype(xp.clip(octaves * BINS_PER_OCTAVE, 0, N_BINS - 1), xp.int64)
-    return bins + N_BINS * xp.arange(int(Z.shape[1]), dtype=xp.int64, device=backend.device)
+    u = work.map(xp.divide, work.map(xp.abs, Z, into="bin"), std, into="bin")
+    u = work.map(xp.maximum, u, 2.0 ** (FIRST_OCTAVE - 1), into="bin")
+    u = work.map(xp.subtract, work.map(xp.log2, u, into="bin"), FIRST_OCTAVE, into="bin")
+    u = work.map(xp.multiply, u, BINS_PER_OCTAVE, into="bin")
+    u = work.map(xp.minimum, work.map(xp.maximum, u, 0, into="bin"), N_BINS - 1, into="bin")
+    bins = xp.astype(u, xp.int64)
+    bins += N_BINS * xp.arange(int(Z.shape[1]), dtype=xp.int64, device=backend.device)
+    return bins
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,9 @@ def mean_log_densities(law: MixtureLaw, Z: NDArray[np.float64]) -> Matrix:
 def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
     """Expectation maximisation of the weights; those that are zero stay so."""
     q, m = make_components().q, len(law.std)
-    count = np.bincount(locate_bins(codes, law.std).ravel(), minlength=m * N_BINS).reshape(m, N_BINS) / len(codes)
+    count = np.bincount(locate_bins(codes, law.std, FreshWork()).ravel(), minlength=m * N_BINS).reshape(
+        m, N_BINS
+    ) / len(codes)
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
     q, count, part = np.ascontiguousarray(q[allowed][:, used]), count[:, used], law.weights[:, allowed]
     for _ in range(rounds):
@@ -131,6 +137,11 @@ def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
     weights = np.zeros_like(law.weights)
     weights[:, allowed] = part / np.sum(part, axis=1, keepdims=True)
     return replace(law, weights=weights)
+
+
+def look_up(table: Array, bins: Array, xp: Any) -> Array:
+    """Entries of a table at bins (b, m)."""
+    return xp.reshape(xp.take(table, xp.reshape(bins, (-1,))), bins.shape)
 
 
 @dataclass(frozen=True)
@@ -168,9 +179,9 @@ class MixtureLikelihood(LinearCodes):
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m)."""
         std, *tables = self.tables(Z)
-        bins = xp.reshape(locate_bins(Z, std), (-1,))
-        level, linear, second = (xp.reshape(xp.take(table, bins), Z.shape) for table in tables)
-        linear = work.map(xp.multiply, linear, xp.sign(Z), into="linear")
+        bins = locate_bins(Z, std, work)
+        level, linear, second = (look_up(table, bins, xp) for table in tables)
+        linear = work.map(xp.multiply, linear, work.map(xp.sign, Z, into="bin"), into="linear")
         g = work.map(xp.add, work.map(xp.multiply, second, Z, into="g"), linear, into="g")
         z2 = work.map(xp.multiply, Z, Z, into="square")
         value = Weighted(((1.0, level), (1.0, (linear, Z)), (0.5, (second, z2))))

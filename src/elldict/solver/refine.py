@@ -27,7 +27,7 @@ from elldict.solver.model_selection import (
     find_left_out,
 )
 from elldict.solver.objective import Lp, Objective, Quantities
-from elldict.solver.robust import follows_spike_slab
+from elldict.solver.robust import follows_spike_slab, is_nearly_white
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
 
 MAX_SEPARATIONS = 4
@@ -100,7 +100,8 @@ class Refinement:
 
     def _choose_other(self, pilot: Estimate, law: SpikeSlab, kept: Estimate) -> Estimate:
         """The l_p estimate that was kept, or that of mixtures if its codes do not follow the spike-and-slab law."""
-        if kept.stopped or follows_spike_slab(self.drawn, pilot.A, law):
+        white = is_nearly_white(self.problem.whitening, self.problem.samples.n_samples)
+        if kept.stopped or not white or follows_spike_slab(self.drawn, pilot.A, law):
             return kept
         return self._choose_mixture(pilot, "auto")
 

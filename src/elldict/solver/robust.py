@@ -36,15 +36,20 @@ TEST_ROUNDS = 25
 """Rounds of expectation maximisation for the mixture of this comparison. So few leave it short of the maximum by what a
 free choice of weights gains by chance: spike-and-slab codes fit it worse than their own law, and others better."""
 
+MAX_UNEVENNESS = 0.1
+"""Mean square, over directions, of what the second moments of samples differ by from white ones, beyond chance, up to
+which the dependence of codes is not due to atoms that are not orthogonal."""
+
 LOUD_SCORE, MIN_LOUDNESS = 4.0, 0.02
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
 loudness."""
 
 SUBSAMPLE_ROWS = 25_000
-"""Samples, at least, of the first steps. Fewer find atoms that fit others worse."""
+"""Samples, at least, of the first steps, or the square of the directions. Fewer find atoms that fit others worse, and
+far fewer find none: at a random start the slope of a pair is lost in the noise of its sum."""
 
-MAX_START_VALUES = 2**23
-"""Values of the samples from which a start is computed: 64 MB."""
+MAX_START_VALUES = 2**20
+"""Values of the samples from which a start is computed: 8 MB, a few times over."""
 
 ROUND_STEPS = 5
 """Steps between two estimates of the curvature of pairs and of the law of codes, from drawn samples."""
@@ -78,6 +83,15 @@ def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = N
     mixture = fit_mixture(Z, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
     ratio = mean_log_densities(mixture, Z) - spike_slab_log_densities(own, Z)
     return bool(np.mean(ratio) < 0 and np.max(ratio) * len(Z) < MAX_LOG_RATIO)
+
+
+def is_nearly_white(whitening: Whitening, n_samples: float) -> bool:
+    """Whether samples are white, or so nearly that codes do not depend on each other for that reason."""
+    S = whitening.second_moments
+    if S is None:
+        return True
+    k = int(S.shape[0])
+    return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < MAX_UNEVENNESS + 2 * k / n_samples
 
 
 def differ_in_loudness(drawn: CodeSubsample, A: Array) -> bool:

@@ -50,6 +50,7 @@ from elldict.solver.robust import (
     differ_in_loudness,
     find_loud_axes,
     follows_spike_slab,
+    is_nearly_white,
 )
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
 from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
@@ -156,7 +157,8 @@ class Schedule:
             phase = self._cut_short(self._make_phases(samples)[-1], samples)
             pilot = self._seek_less_sparse(run_phases(pilot.A, problem, [phase]), problem, phase)
         phase = self._make_phases(samples)[-1]
-        if self._cut_short(phase, samples) is not phase and not (pilot.converged or self.is_lawless(pilot, problem)):
+        going_on = self._cut_short(phase, samples) is not phase and not (pilot.converged or pilot.stopped)
+        if going_on and not self.is_lawless(pilot, problem):
             problem = replace(problem, first_phase=problem.first_phase + 1)
             pilot = run_phases(pilot.A, problem, [replace(phase, max_iter=phase.max_iter - LOOK_AFTER)])
         return pilot, problem, history, n_before
@@ -169,10 +171,9 @@ class Schedule:
 
     @property
     def may_be_lawless(self) -> bool:
-        """Whether a fit goes another way if codes follow no law of ours."""
-        return self.context.refine == "auto" and not has_few_samples(
-            self.context.samples.n_samples, self.context.drawn.rows.shape[1]
-        )
+        """Whether a fit goes another way if codes follow no law of ours: not if samples are few or far from white."""
+        context, r, k = self.context, self.context.samples.n_samples, int(self.context.drawn.rows.shape[1])
+        return context.refine == "auto" and not has_few_samples(r, k) and is_nearly_white(context.whitening, r)
 
     def is_lawless(self, pilot: Estimate, problem: Problem) -> bool:
         """Whether the codes of an estimate for all directions follow no spike-and-slab law, or are loud together.
@@ -197,7 +198,7 @@ class Schedule:
         loud = context.normalize is not None and differ_in_loudness(context.drawn, A)
         if pilot.stats.n_negative and not loud:
             return None
-        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, self.subsampler.first))
+        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, int(A.shape[1]) ** 2))
         problem = self._move_to(context.samples, problem)
         settled = not loud and is_small(pilot)
         if loud:  # a few samples may have decided where it is
