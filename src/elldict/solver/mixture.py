@@ -180,8 +180,9 @@ class MixtureLikelihood(LinearCodes):
         """Evaluate at the codes Z (b, m)."""
         std, *tables = self.tables(Z)
         bins = locate_bins(Z, std, work)
-        level, linear, second = (look_up(table, bins, xp) for table in tables)
-        linear = work.map(xp.multiply, linear, work.map(xp.sign, Z, into="bin"), into="linear")
+        linear = work.map(xp.multiply, look_up(tables[1], bins, xp), work.map(xp.sign, Z, into="bin"), into="linear")
+        level, second = look_up(tables[0], bins, xp), look_up(tables[2], bins, xp)
+        del bins  # twice the size of the codes
         g = work.map(xp.add, work.map(xp.multiply, second, Z, into="g"), linear, into="g")
         z2 = work.map(xp.multiply, Z, Z, into="square")
         value = Weighted(((1.0, level), (1.0, (linear, Z)), (0.5, (second, z2))))
