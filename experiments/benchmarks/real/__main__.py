@@ -35,8 +35,9 @@ Row = dict[str, Any]
 LEGEND = """
 *gain*: mean log density of a held-out sample, less the same without rotation, in nats; mean over seeds. *seeds differ*:
 how far the atoms of two seeds differ, 0 to 1, in the mean. *gain / best peer* and *seconds / faster FastICA* are those
-of elldict: ahead above 1 in the former, below 1 in the latter. Samples in float32, of Picard in float64. A star: a fit
-that did not converge."""
+of elldict's default: ahead above 1 in the former, below 1 in the latter. Samples are white already: whiten=True only
+says so, upon which no entry is taken for corrupted. They are in float32, of Picard in float64. A star: a fit that did
+not converge."""
 
 
 def run_set(real: RealSet, methods: Sequence[Method], seeds: int) -> list[Row]:
@@ -78,7 +79,7 @@ class Comparison:
     def of(cls, rows: Sequence[Row]) -> Comparison:
         """From the rows of a set."""
         ours = next(row for row in rows if row["method"] == OURS)
-        peers = [row for row in rows if row is not ours]
+        peers = [row for row in rows if not row["method"].startswith(OURS)]
         fastest = min(row["seconds"] for row in peers if row["method"].startswith("FastICA"))
         return cls(ours["gain"], max(row["gain"] for row in peers), ours["seconds"], fastest)
 

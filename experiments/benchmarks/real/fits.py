@@ -99,6 +99,7 @@ METHODS = (
     Method("FastICA exp", _fit_fastica, {"fun": "exp", **LIMITS}),
     Method("Picard-O extended", _fit_picard, {"extended": True, **LIMITS}, module="picard"),
     Method(OURS, _fit_elldict, {}, module="elldict"),
+    Method(f"{OURS}, whiten=True", _fit_elldict, {"whiten": True}, module="elldict"),
 )
 
 
