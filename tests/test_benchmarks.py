@@ -238,3 +238,11 @@ def test_real_benchmark_tells_gains_and_reads_folders(tmp_path, capsys):
     assert rows[real.OURS]["differ"] < 0.05
     assert "| mixed (3000 x 6) |" in told
     assert "of 1 sets" in told
+
+
+def test_what_is_stored_of_real_data_is_printed_set_by_set(capsys):
+    """Lines of the table and of the verdict are those of the stored results."""
+    sets = real.print_stored(Store(real.RESULTS))
+    told = capsys.readouterr().out
+    assert [rows[0]["set"] for rows in sets][:2] == ["china.jpg, 8x8 patches", "flower.jpg, 8x8 patches"]
+    assert told.count("\n") == 2 + len(sets)

@@ -51,7 +51,7 @@ def measure_gain(split: Split, A: Matrix) -> float:
 
 def measure_difference(A: Matrix, B: Matrix) -> float:
     """How far two rotations differ, whatever the order and signs of atoms: 0 if equal, about 1 if unrelated."""
-    return float(1 - np.sum((A @ B.T) ** 4) / len(A))
+    return max(0.0, float(1 - np.sum((A @ B.T) ** 4) / len(A)))  # rounding may go below zero
 
 
 @dataclass(frozen=True)
