@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
@@ -11,6 +12,9 @@ from experiments.benchmarks import files
 from experiments.benchmarks.ica import __main__ as ica
 from experiments.benchmarks.ica.problems import BlindSources
 from experiments.benchmarks.ica.problems import Problem as Sources
+from experiments.benchmarks.real import __main__ as real
+from experiments.benchmarks.real.fits import measure_difference, measure_log_density
+from experiments.benchmarks.real.sets import cut_patches, divide, list_folder
 from experiments.benchmarks.speed import __main__ as comparison
 from experiments.benchmarks.speed import basins, fit, iteration, pictures, report, tables, times
 from experiments.benchmarks.speed.problems import Problem, problems
@@ -177,3 +181,68 @@ def test_ica_benchmark_tells_what_is_found_and_named(tmp_path, capsys):
     # four angles, each with a standard error below 2 / sqrt(r) = .032, take .002 from a correlation; ten times that
     assert all(row["least_correlation"] > 0.98 for row in ours)
     assert [row["error"] for row in ica.read_rows(store)] == [row["error"] for row in rows if "sine" in row["problem"]]
+
+
+def test_held_out_density_is_that_of_the_law_of_codes():
+    """Of Gaussian codes it is -(1 + log 2 pi) / 2 each, less what 80 bins cost.
+
+    A bin is .07 wide in asinh(4 z), in which the density changes by a tenth: the square of that is lost. Counts cost
+    80 / 2r = .003 a code, and the mean over 5000 values of variance 1/2 has a standard error of .014 for two codes.
+    """
+    Z = np.random.default_rng(0).standard_normal((20_000, 2))
+    expected = -(1 + np.log(2 * np.pi))
+    assert measure_log_density(Z[:15_000], Z[15_000:]) == pytest.approx(expected, abs=0.05)
+    assert measure_log_density(Z, 100 * Z) > -1000  # beyond all training codes it is small, and not zero
+
+
+def test_rotations_differ_by_no_order_and_no_sign():
+    rng = np.random.default_rng(0)
+    A = np.linalg.qr(rng.standard_normal((50, 50)))[0]
+    assert measure_difference(A, -A[rng.permutation(50)]) == pytest.approx(0, abs=1e-12)
+    # fourth powers of the entries of a random rotation are 3 / (n (n + 2)) in the mean
+    assert measure_difference(A, np.eye(50)) == pytest.approx(1 - 3 / 52, abs=0.01)
+
+
+def test_training_samples_are_white_and_blocks_stay_together():
+    X = np.arange(4000)[:, None] * np.ones(5) + np.random.default_rng(0).standard_normal((4000, 5))
+    split = divide(X, None, blocks=True)
+    assert split.train.shape == (3000, 5)
+    np.testing.assert_allclose(split.train.T @ split.train / 3000, np.eye(5), atol=1e-8)
+    time = split.test[:, 0] * np.sign(split.test[-1, 0])
+    steps = np.diff(time)
+    assert np.sum(steps > 50 * np.median(np.abs(steps))) == 9  # ten blocks, three others between two of them
+    patches = cut_patches(np.arange(400.0).reshape(20, 20) ** 2, 4)
+    assert patches.shape[1] == 16
+    np.testing.assert_allclose(patches.mean(axis=1), 0, atol=1e-9)
+
+
+def test_real_benchmark_tells_gains_and_reads_folders(tmp_path, capsys):
+    """Independent Laplace sources, mixed: every method gains what a rotation of Gaussian codes would not."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "mixed.npz", X=rng.laplace(size=(4000, 6)) @ rng.standard_normal((6, 6)))
+    np.save(tmp_path / "wrong.npy", np.zeros((3, 3, 3)))
+    mixed, wrong = list_folder(tmp_path, ["wro"])
+    assert (mixed.blocks, wrong.blocks) == (False, True)
+    with pytest.raises(ValueError, match="expected real samples as rows"):
+        wrong.load()
+    store = Store(tmp_path / "real.jsonl")
+    with store.writing():
+        sets = real.run([mixed], 2, store)
+    real.print_verdict(sets)
+    told = capsys.readouterr().out
+    rows = {row["method"]: row for row in sets[0]}
+    assert len(Store(tmp_path / "real.jsonl").records) == len(rows) >= 3
+    # a Laplace code has .072 nats less entropy than a Gaussian one; a principal direction is a mixture of several
+    assert all(0.05 < row["gain"] < 6 * 0.072 for row in rows.values())
+    assert rows[real.OURS]["gain"] > 0.9 * rows["FastICA logcosh"]["gain"]
+    assert rows[real.OURS]["differ"] < 0.05
+    assert "| mixed (3000 x 6) |" in told
+    assert "of 1 sets" in told
+
+
+def test_what_is_stored_of_real_data_is_printed_set_by_set(capsys):
+    """Lines of the table and of the verdict are those of the stored results."""
+    sets = real.print_stored(Store(real.RESULTS))
+    told = capsys.readouterr().out
+    assert [rows[0]["set"] for rows in sets][:2] == ["china.jpg, 8x8 patches", "flower.jpg, 8x8 patches"]
+    assert told.count("\n") == 2 + len(sets)
