@@ -40,9 +40,9 @@ MAX_UNEVENNESS = 0.1
 """Mean square, over directions, of what the second moments of samples differ by from white ones, beyond chance, up to
 which the dependence of codes is not due to atoms that are not orthogonal."""
 
-LOUD_SCORE, MIN_LOUDNESS = 4.0, 0.02
+LOUD_SCORE, MIN_LOUDNESS, VERY_LOUD = 4.0, 0.02, 0.1
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
-loudness."""
+loudness; and the value beyond which corrupted entries, up to 1.5 times as large as codes, do not bring it."""
 
 SUBSAMPLE_ROWS = 25_000
 """Samples, at least, of the first steps, or the square of the directions. Fewer find atoms that fit others worse, and
@@ -94,10 +94,10 @@ def is_nearly_white(whitening: Whitening, n_samples: float) -> bool:
     return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < MAX_UNEVENNESS + 2 * k / n_samples
 
 
-def differ_in_loudness(drawn: CodeSubsample, A: Array) -> bool:
-    """Whether all codes of a drawn sample are large together."""
+def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNESS) -> bool:
+    """Whether all codes of a drawn sample are large together: their sizes are correlated by at least this much."""
     correlation, error = measure_loudness(to_numpy(compute_codes(thin(drawn.rows), A)))
-    return correlation > max(LOUD_SCORE * error, MIN_LOUDNESS)
+    return correlation > max(LOUD_SCORE * error, least)
 
 
 def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:

@@ -46,6 +46,7 @@ from elldict.solver.objective import (
 from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
 from elldict.solver.robust import (
     SUBSAMPLE_ROWS,
+    VERY_LOUD,
     RobustEstimator,
     differ_in_loudness,
     find_loud_axes,
@@ -189,6 +190,8 @@ class Schedule:
         loud = law is not None or differ_in_loudness(drawn, pilot.A)
         if not loud or (not (law is None and pilot.converged) and follows_spike_slab(drawn, pilot.A, law)):
             return False
+        if differ_in_loudness(drawn, pilot.A, VERY_LOUD):
+            return True
         refinement = Refinement(problem, drawn, self.context.phases[-1], self.context.rng)
         return not refinement.suspects_corruption(pilot.A, law or drawn.fit_rough_law(pilot.A))
 
