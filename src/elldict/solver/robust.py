@@ -91,7 +91,7 @@ def is_nearly_white(whitening: Whitening, n_samples: float) -> bool:
     if S is None:
         return True
     k = int(S.shape[0])
-    return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < MAX_UNEVENNESS + 2 * k / n_samples
+    return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < MAX_UNEVENNESS + 10 * k / n_samples  # of loud ones
 
 
 def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNESS) -> bool:
