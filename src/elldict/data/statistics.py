@@ -259,6 +259,10 @@ class Loudness:
         xp = Backend.of(white).xp
         return self.factor / xp.sqrt(xp.sum(white * white, axis=1, keepdims=True) + self.median)
 
+    def normalize(self, white: Array) -> Array:
+        """Whitened samples (b, k), scaled."""
+        return white * self.compute_scales(white)
+
 
 @dataclass(frozen=True)
 class Whitening:
@@ -311,7 +315,7 @@ class Whitening:
         """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the backend of the matrices."""
         centred = rows if self.mean is None else rows - self.mean
         white = self.scale * (centred if self.to_white is None else centred @ self.to_white.T)
-        return white if self.loudness is None else white * self.loudness.compute_scales(white)
+        return white if self.loudness is None else self.loudness.normalize(white)
 
     def to_unmixing(self, A: Array) -> Array:
         """Rows (m, n) that make codes of unit mean square from raw, centred samples."""

@@ -71,9 +71,7 @@ class CodeSubsample:
 
     def normalize(self, loudness: Loudness) -> CodeSubsample:
         """The same samples, normalised."""
-        rows, often, for_pairs = (
-            part * loudness.compute_scales(part) for part in (self.rows, self.often, self.for_pairs)
-        )
+        rows, often, for_pairs = map(loudness.normalize, (self.rows, self.often, self.for_pairs))
         return CodeSubsample(rows, often, for_pairs, self.least_noise)
 
     def fit_law(self, A: Array, signs: Array | None = None) -> SpikeSlab:

@@ -117,13 +117,6 @@ def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
     return _run_em(replace(law, std=np.sqrt(np.mean(codes**2, axis=0))), codes, UPDATE_ROUNDS)
 
 
-def mean_log_densities(law: MixtureLaw, Z: NDArray[np.float64]) -> Matrix:
-    """Mean of log q(z) over the codes Z (b, m) of each atom."""
-    value = MixtureLikelihood(law).terms(Z, Quantities.GRADIENT, FreshWork(), np).value
-    assert isinstance(value, Weighted)
-    return np.asarray(np.mean(value.expand(), axis=0))
-
-
 def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
     """Expectation maximisation of the weights; those that are zero stay so."""
     q, m = make_components().q, len(law.std)

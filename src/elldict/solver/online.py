@@ -318,7 +318,7 @@ class OnlineModel:
         index = np.arange(0, part.n_samples, -(-part.n_samples // EVALUATED_ROWS), dtype=np.int64)
         rows = self.whitening.whiten(part.take(index))
         histogram = self.histogram.add(rows @ self.chosen.A.T, float(part.n_samples))
-        rows = rows if self.loudness is None else rows * self.loudness.compute_scales(rows)
+        rows = rows if self.loudness is None else self.loudness.normalize(rows)
         # those of the part itself: the noise of its linear terms then cancels
         second_moments = None if self.lp.stats.signs is None else _measure_second_moments(partial, self.whitening)
         lp, lp_gradients = self._take_step(self.lp, Lp(self.p), part, rows, precision, second_moments)

@@ -1,4 +1,4 @@
-"""Estimates for samples that follow no law of ours, as recordings, images, genes and word vectors do.
+"""Estimates for samples whose codes follow no spike-and-slab law, as recordings, images, genes and word vectors do.
 
 The codes of such samples have heavy tails of many kinds, and all codes of a sample may be large together. A few loud
 samples and large codes then decide sum |z|^p for p > 2. So samples are normalised, the l_1 norm is minimised, which
@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, to_numpy
+from elldict.backend.base import Array, Backend, FreshWork, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import PairwiseNewton
 from elldict.solver.loop import Phase, Problem, run_phase
-from elldict.solver.mixture import MixtureLikelihood, fit_mixture, mean_log_densities, update_mixture
-from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
-from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_spike_slab, spike_slab_log_densities
+from elldict.solver.mixture import MixtureLikelihood, fit_mixture, update_mixture
+from elldict.solver.objective import Lp, Objective, Quantities, Weighted, WithSecondary, compute_derivatives
+from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 from elldict.theory.error_bars import CodeMoments, choose_signs
 
 N_TESTED_ATOMS = 24
@@ -61,14 +61,12 @@ LEAST_CURVATURE = 0.2
 """Of Newton's steps, relative to the size of the objective; more than elsewhere, because curvatures are those of few
 samples."""
 
-L1_NOISE_FRACTION, NOISE_FRACTION = 0.02, 0.25
-"""Shares of the standard error below which steps are the last: of l_1, and of the likelihood, which ends on noise."""
+L1_END, LIKELIHOOD_END = (0.02, 0.02), (0.25, 0.05)
+"""Share of the standard error below which steps are the last, and share of the rise of the objective so far below which
+that of a round is of no more use. The likelihood ends earlier: its last steps fit noise."""
 
-MIN_RISE = 0.02
-"""Share of the rise of the objective so far below which the rise of a round is of no more use."""
-
-N_PILOT_ROUNDS, N_ROUNDS = 40, 4
-"""Rounds of l_1, and of the likelihood, at most."""
+MAX_ROUNDS = 40
+"""Rounds after which an objective that still rises is left."""
 
 
 def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = None) -> bool:
@@ -81,8 +79,15 @@ def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = N
     else:
         own = replace(law, density=law.density[few], power=law.power[few])
     mixture = fit_mixture(Z, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
-    ratio = mean_log_densities(mixture, Z) - spike_slab_log_densities(own, Z)
+    ratio = average_log_density(MixtureLikelihood(mixture), Z) - average_log_density(SpikeSlabLikelihood(own), Z)
     return bool(np.mean(ratio) < 0 and np.max(ratio) * len(Z) < MAX_LOG_RATIO)
+
+
+def average_log_density(likelihood: Objective, Z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of log q(z) over the codes Z (b, m) of each atom (m,)."""
+    value = likelihood.terms(Z, Quantities.GRADIENT, FreshWork(), np).value
+    assert isinstance(value, Weighted)
+    return np.asarray(np.mean(value.expand(), axis=0))
 
 
 def is_nearly_white(whitening: Whitening, n_samples: float) -> bool:
@@ -131,15 +136,20 @@ class RobustEstimator:
         """
         problem, rows = self.problem, thin(self.drawn.rows)
         loudness = None if self.normalize is None else Loudness.of(rows)
+        stopped = False
         if not settled:
             share = problem.share * self.subsample.n_samples / problem.samples.n_samples
             few = replace(problem, samples=self.subsample, share=share)
-            A = self._climb(few, loudness, Lp(1.0), A, N_PILOT_ROUNDS).A
+            pilot = self._climb(few, loudness, Lp(1.0), A)
+            A, stopped = pilot.A, pilot.stopped
         if not loud and self.normalize == "auto":
             loudness = None
-        law = fit_mixture(compute_codes(whiten_rows(rows, loudness), A), self._choose_signs(A))
-        end = self._climb(problem, loudness, MixtureLikelihood(law), A, N_ROUNDS)
-        return self._complete(end, loudness)
+        law = fit_mixture(compute_codes(normalize_rows(rows, loudness), A), self._choose_signs(A))
+        if stopped:
+            return self._complete(replace(pilot, objective=MixtureLikelihood(law)), loudness)
+        first_phase = 1 + max([problem.first_phase, *(iteration.stage for iteration in problem.iterations)])
+        problem = replace(problem, first_phase=first_phase)
+        return self._complete(self._climb(problem, loudness, MixtureLikelihood(law), A), loudness)
 
     def _choose_signs(self, A: Array) -> NDArray[np.float64]:
         """Signs of the atoms, by the codes of drawn samples as they are."""
@@ -150,33 +160,31 @@ class RobustEstimator:
         means = (to_numpy(Backend.of(Z).xp.mean(each, axis=0)) for each in (g * Z, g * g, slope, Z * Z))
         return to_numpy(choose_signs(CodeMoments(*means), int(Z.shape[0]), lp.p))
 
-    def _climb(
-        self, problem: Problem, loudness: Loudness | None, objective: Objective, A: Array, rounds: int
-    ) -> Estimate:
+    def _climb(self, problem: Problem, loudness: Loudness | None, objective: Objective, A: Array) -> Estimate:
         """Take rounds of a few steps, as long as they are of use."""
         problem, lp = self._normalize(problem, loudness), self.lp_phase
-        rows = whiten_rows(thin(self.drawn.rows), loudness)
+        rows = normalize_rows(thin(self.drawn.rows), loudness)
+        noise_fraction, min_rise = L1_END if isinstance(objective, Lp) else LIKELIHOOD_END
         first = before = None
-        for number in range(rounds):
+        for number in range(min(MAX_ROUNDS, math.ceil(lp.max_iter / ROUND_STEPS))):
             codes = compute_codes(rows, A)
             if isinstance(objective, MixtureLikelihood) and number:
                 objective = MixtureLikelihood(update_mixture(objective.law, codes))
             crossed = Backend.of(A).asarray(estimate_crossed(objective, codes), "float64")
             direction = PairwiseNewton(least_curvature=LEAST_CURVATURE, crossed=crossed)
-            fraction = L1_NOISE_FRACTION if isinstance(objective, Lp) else NOISE_FRACTION
             steps = min(ROUND_STEPS, lp.max_iter - ROUND_STEPS * number)
-            phase = Phase(objective, direction, lp.precision, max(lp.tol, 1e-4), steps, noise_fraction=fraction)
+            phase = Phase(objective, direction, lp.precision, max(lp.tol, 1e-4), steps, noise_fraction=noise_fraction)
             end = run_phase(replace(problem, first_phase=problem.first_phase + number), 0, phase, A)
             A, value = end.A, end.stats.mean_value
             first = value if first is None else first
-            useless = before is not None and value - before < MIN_RISE * (value - first)
+            if end.converged or end.stopped:
+                return end
+            if before is not None and value - before < min_rise * (value - first):
+                reason = f"{ROUND_STEPS} steps raise the objective by less than {100 * min_rise:.2g} % of its rise"
+                return replace(end, converged=True, status=f"converged: {reason}")
             before = value
-            if end.converged or end.stopped or useless or ROUND_STEPS * (number + 1) >= lp.max_iter:
-                break
-        if end.converged or end.stopped or (ROUND_STEPS * (number + 1) >= lp.max_iter and not useless):
-            return end
-        status = f"converged: {ROUND_STEPS} steps raise the objective by less than {100 * MIN_RISE:.2g} % of its rise"
-        return replace(end, converged=True, status=status)
+        n_steps = ROUND_STEPS * number + steps
+        return replace(end, status=f"max_iter: the objective still rises after {n_steps} iterations")
 
     def _normalize(self, problem: Problem, loudness: Loudness | None) -> Problem:
         """The problem with normalised samples."""
@@ -219,9 +227,9 @@ def thin(rows: Array) -> Array:
     return rows[:: max(1, round(int(rows.shape[0]) / MAX_ROWS)), :]
 
 
-def whiten_rows(rows: Array, loudness: Loudness | None) -> Array:
+def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
     """Drawn samples in whitened coordinates, normalised if asked."""
-    return rows if loudness is None else rows * loudness.compute_scales(rows)
+    return rows if loudness is None else loudness.normalize(rows)
 
 
 def estimate_crossed(objective: Objective, Z: Array) -> NDArray[np.float64]:

@@ -77,7 +77,7 @@ MIN_MINIBATCH_SCORE = 5.0
 """Standard errors by which codes have to be sparser than Gaussian ones for steps on minibatches to lead anywhere."""
 
 LOOK_AFTER = 25
-"""Steps on all samples after which codes are looked at: if they follow no law of ours, l_p leads nowhere."""
+"""Steps on all samples after which codes are looked at: if they follow no spike-and-slab law, l_p leads nowhere."""
 
 MAX_NEWTON_EXPONENT = 6.0
 """Beyond, few samples decide, and the power step takes as few iterations."""
@@ -118,7 +118,7 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     pilot, problem, history, n_before = schedule.run_pilot(starts)
     estimate = schedule.refine(pilot, problem) if schedule.will_refine else None
     refined = estimate or pilot
-    if not is_exact_estimate(refined) and schedule.is_lawless(refined, problem):
+    if not is_exact_estimate(refined) and schedule.needs_robust_estimate(refined, problem):
         estimate = schedule.estimate_robustly(refined, problem)
     if estimate is None:
         estimate = context.choose(*schedule.run_on_all(pilot, problem))
@@ -151,7 +151,7 @@ class Schedule:
         n_before = len(problem.iterations)
         pilot = self._seek_less_sparse(pilot, problem, phases[-1])
         while samples is not context.samples and not pilot.stopped:
-            if not isinstance(samples, Minibatches) and (is_small(pilot) or self.is_lawless(pilot, problem)):
+            if not isinstance(samples, Minibatches) and (is_small(pilot) or self.needs_robust_estimate(pilot, problem)):
                 break
             samples = self._choose_next(samples, pilot)
             problem = self._move_to(samples, problem)
@@ -159,24 +159,24 @@ class Schedule:
             pilot = self._seek_less_sparse(run_phases(pilot.A, problem, [phase]), problem, phase)
         phase = self._make_phases(samples)[-1]
         going_on = self._cut_short(phase, samples) is not phase and not (pilot.converged or pilot.stopped)
-        if going_on and not self.is_lawless(pilot, problem):
+        if going_on and not self.needs_robust_estimate(pilot, problem):
             problem = replace(problem, first_phase=problem.first_phase + 1)
             pilot = run_phases(pilot.A, problem, [replace(phase, max_iter=phase.max_iter - LOOK_AFTER)])
         return pilot, problem, history, n_before
 
     def _cut_short(self, phase: Phase, samples: Dataset) -> Phase:
         """The phase with so few steps on all samples that codes can be looked at before the others are taken."""
-        if samples is not self.context.samples or not self.may_be_lawless or phase.max_iter <= LOOK_AFTER:
+        if samples is not self.context.samples or not self.may_be_robust or phase.max_iter <= LOOK_AFTER:
             return phase
         return replace(phase, max_iter=LOOK_AFTER)
 
     @property
-    def may_be_lawless(self) -> bool:
-        """Whether a fit goes another way if codes follow no law of ours: not if samples are few or far from white."""
+    def may_be_robust(self) -> bool:
+        """Whether codes are tested for that: not if samples are few or far from white."""
         context, r, k = self.context, self.context.samples.n_samples, int(self.context.drawn.rows.shape[1])
         return context.refine == "auto" and not has_few_samples(r, k) and is_nearly_white(context.whitening, r)
 
-    def is_lawless(self, pilot: Estimate, problem: Problem) -> bool:
+    def needs_robust_estimate(self, pilot: Estimate, problem: Problem) -> bool:
         """Whether the codes of an estimate for all directions follow no spike-and-slab law, or are loud together.
 
         Atoms of an l_p estimate are still mixed a little: their law tells nothing, and their loudness only if they have
@@ -184,11 +184,12 @@ class Schedule:
         """
         m, k = pilot.A.shape
         unsettled = problem.samples is not self.context.samples and not pilot.converged
-        if not self.may_be_lawless or pilot.stopped or m < k or m < 2 or unsettled:
+        if not self.may_be_robust or pilot.stopped or m < k or m < 2 or unsettled:
             return False
         drawn, law = self.context.drawn, pilot.law
-        loud = law is not None or differ_in_loudness(drawn, pilot.A)
-        if not loud or (not (law is None and pilot.converged) and follows_spike_slab(drawn, pilot.A, law)):
+        if law is None and not differ_in_loudness(drawn, pilot.A):
+            return False
+        if (law is not None or not pilot.converged) and follows_spike_slab(drawn, pilot.A, law):
             return False
         if differ_in_loudness(drawn, pilot.A, VERY_LOUD):
             return True

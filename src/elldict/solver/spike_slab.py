@@ -14,7 +14,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
+from elldict.backend.base import Array, Backend, Work, to_numpy
 from elldict.backend.torch import Fused
 from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted
 
@@ -392,10 +392,3 @@ class Coefficients:
         offset = (xp.log(law.density) - xp.log1p(-law.density) - 0.5 * xp.log(whole / law.noise)) / 2
         level = math.log(2) + xp.log(law.density) - 0.5 * xp.log(2 * math.pi * whole)
         return (offset, rate), (rate, law.power / whole / 2, 0.5 / whole, level)
-
-
-def spike_slab_log_densities(law: SpikeSlab, Z: Vector) -> Vector:
-    """Mean of log q(z) over the codes Z (b, m) of each atom."""
-    value = SpikeSlabLikelihood(law).terms(Z, Quantities.GRADIENT, FreshWork(), np).value
-    assert isinstance(value, Weighted)
-    return np.asarray(np.mean(value.expand(), axis=0))
