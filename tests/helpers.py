@@ -61,6 +61,7 @@ def draw(kind, r, rng):
         "laplace": lambda: rng.laplace(size=r) / math.sqrt(2),
         "sparse": lambda: rng.standard_normal(r) * (rng.random(r) < 0.3) / math.sqrt(0.3),
         "gaussian": lambda: rng.standard_normal(r),
+        "exponential": lambda: rng.exponential(size=r) - 1,
         "sine": lambda: math.sqrt(2) * np.sin(rng.uniform(0, 2 * math.pi, r)),
     }[kind]()
 

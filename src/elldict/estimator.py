@@ -364,7 +364,7 @@ class LpDictionaryLearning(LpEstimator):
     refine : {'auto', 'bernoulli-gaussian', 'mixture', 'sparse-corruption'} or None, default='auto'
         What follows the l_p phases. 'bernoulli-gaussian': maximum likelihood for codes that are zero or Gaussian, with
         Gaussian noise; it reaches the Cramer-Rao bound, and exact recovery without noise. 'mixture': maximum likelihood
-        for codes of any symmetric law, a mixture of Gaussians that is fitted to those of each atom: Laplace, uniform,
+        for codes of any law, a mixture of Gaussians that is fitted to those of each atom: Laplace, uniform,
         binary and others. 'sparse-corruption': that of 'bernoulli-gaussian' for samples of which a few entries are
         corrupted by large values; they are cleaned during the fit. Not for whitened samples, whose entries are no
         longer those that were corrupted. 'auto': 'mixture' if an atom has codes that are less sparse than Gaussian

@@ -48,7 +48,7 @@ class LpICA(LpEstimator):
         well.
     refine : {'auto', 'bernoulli-gaussian', 'mixture'} or None, default='auto'
         What follows the l_p phases. 'bernoulli-gaussian': maximum likelihood for sources that are zero or Gaussian,
-        with Gaussian noise. 'mixture': for sources of any symmetric law, a mixture of Gaussians that is fitted to each.
+        with Gaussian noise. 'mixture': for sources of any law, a mixture of Gaussians that is fitted to each.
         'auto': 'mixture' if a source is less sparse than a Gaussian one, otherwise 'bernoulli-gaussian'; or none, if
         the data do not support it. None: nothing.
     normalize : {'auto', 'samples'} or None, default='auto'

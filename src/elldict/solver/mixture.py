@@ -1,9 +1,10 @@
-"""Mixtures of Gaussians on a fixed grid: a law for the codes of any symmetric source, and its likelihood.
+"""Mixtures of Gaussians on a fixed grid: a law for the codes of any source, and its likelihood.
 
-The law of an atom is a sum of components N(mu, v) and N(-mu, v) of equal weight. Means and variances are fixed, so that
-the weights are a convex problem, without local maxima, and expectation maximisation takes two products of matrices a
-round. Components of mean zero make every symmetric law that is sparser than a Gaussian one (Laplace, Student, zero or
-Gaussian with noise); those with other means make uniform, binary and other laws that are less so.
+Means and variances of the components are fixed, so that their weights are a convex problem, without local maxima, and
+expectation maximisation takes two products of matrices a round. Components of mean zero make every symmetric law that
+is sparser than a Gaussian one (Laplace, Student, zero or Gaussian with noise). Pairs N(mu, v) and N(-mu, v) of equal
+weight make uniform, binary and other laws that are less so. Wide components on one side make laws that are skewed, as
+those of blinks, genes and words are.
 """
 
 from __future__ import annotations
@@ -21,11 +22,9 @@ from elldict.solver.objective import LinearCodes, Objective, Quantities, Terms, 
 
 Matrix = NDArray[np.float64]
 
-FIRST_OCTAVE, LAST_OCTAVE, BINS_PER_OCTAVE = -11, 7, 32
-"""Bins of the absolute value of a code, in units of its standard deviation: equal steps of its logarithm to the base
-two. 32 an octave make them 2 % wide; smaller and larger codes go into the first and the last."""
-
-N_BINS = (LAST_OCTAVE - FIRST_OCTAVE) * BINS_PER_OCTAVE
+N_BINS = 512
+"""Bins of a code: of equal width in z / (1 + |z|), z in units of its standard deviation. At zero they are a sixteenth
+as wide as the narrowest component, and at z = 8, the standard deviation of the widest, a twenty-fifth of z."""
 
 LEAST_STD, LARGEST_STD, N_STDS = 2.0**-4, 8.0, 32
 """Standard deviations of components of mean zero, in steps of their logarithm. With a smaller one Newton's step comes
@@ -34,6 +33,13 @@ close enough to a maximum in some fits only; sharper laws are for the spike-and-
 MEANS, STDS_ABOUT_MEANS = np.arange(1, 13) / 5, 0.1 * 2.0 ** np.arange(4)
 """Means, and standard deviations about them, of the other components: up to 2.4, beyond which a code of unit variance
 that is less sparse than a Gaussian one hardly goes."""
+
+SKEWED_MEANS, SKEWED_STDS = 2.0 ** np.arange(-2, 4), (0.5, 1.0)
+"""Means of the components on one side, on either side, and standard deviations about them, in units of the mean."""
+
+N_SKEW_BINS, SKEW_SCORE = 16, 5.0
+"""Bins on either side of zero whose counts are compared, and standard deviations of chi^2 beyond its mean from which
+they differ."""
 
 ROUNDS, UPDATE_ROUNDS = 200, 20
 """Of expectation maximisation: for a first law, and from one that was right a step before."""
@@ -47,11 +53,9 @@ def locate_bins(Z: Array, std: Array, work: Work) -> Array:
     """Bin of each code Z (b, m), counted through all atoms: those of atom i begin at i N_BINS."""
     backend = Backend.of(Z)
     xp = backend.xp
-    u = work.map(xp.divide, work.map(xp.abs, Z, into="bin"), std, into="bin")
-    u = work.map(xp.maximum, u, 2.0 ** (FIRST_OCTAVE - 1), into="bin")
-    u = work.map(xp.subtract, work.map(xp.log2, u, into="bin"), FIRST_OCTAVE, into="bin")
-    u = work.map(xp.multiply, u, BINS_PER_OCTAVE, into="bin")
-    u = work.map(xp.minimum, work.map(xp.maximum, u, 0, into="bin"), N_BINS - 1, into="bin")
+    size = work.map(xp.add, work.map(xp.abs, Z, into="bin"), std, into="bin")
+    u = work.map(xp.multiply, work.map(xp.divide, Z, size, into="bin"), N_BINS // 2, into="bin")
+    u = work.map(xp.minimum, work.map(xp.add, u, N_BINS // 2, into="bin"), N_BINS - 1, into="bin")
     bins = xp.astype(u, xp.int64)
     bins += N_BINS * xp.arange(int(Z.shape[1]), dtype=xp.int64, device=backend.device)
     return bins
@@ -66,23 +70,33 @@ class Components:
     slope: Matrix
     bend: Matrix
     sparse: NDArray[np.bool_]  # (K,) of mean zero
+    skewed: NDArray[np.bool_]  # (K,) on one side
 
 
 @cache
 def make_components() -> Components:
     """Evaluate the components once."""
-    centres = 2.0 ** (FIRST_OCTAVE + (np.arange(N_BINS) + 0.5) / BINS_PER_OCTAVE)
-    stds = np.geomspace(LEAST_STD, LARGEST_STD, N_STDS)
-    means = np.concatenate([np.zeros(N_STDS), np.repeat(MEANS, len(STDS_ABOUT_MEANS))])
-    stds = np.concatenate([stds, np.tile(STDS_ABOUT_MEANS, len(MEANS))])
+    u = (np.arange(N_BINS) + 0.5) / (N_BINS // 2) - 1
+    centres = u / (1 - np.abs(u))
+    sides = np.concatenate([SKEWED_MEANS, -SKEWED_MEANS])
+    zero = np.zeros(N_STDS)
+    means = np.concatenate([zero, np.repeat(MEANS, len(STDS_ABOUT_MEANS)), np.repeat(sides, len(SKEWED_STDS))])
+    stds = np.concatenate(
+        [
+            np.geomspace(LEAST_STD, LARGEST_STD, N_STDS),
+            np.tile(STDS_ABOUT_MEANS, len(MEANS)),
+            np.outer(np.abs(sides), SKEWED_STDS).ravel(),
+        ]
+    )
+    skewed = np.arange(len(means)) >= len(means) - len(sides) * len(SKEWED_STDS)
     q, slope, bend = np.zeros((3, len(means), N_BINS))
-    for sign in (-1, 1):
-        away = (centres - sign * means[:, None]) / stds[:, None]
+    for other_side in np.where(skewed, 1, -1), np.ones(len(means)):
+        away = (centres - (other_side * means)[:, None]) / stds[:, None]
         density = 0.5 * np.exp(-0.5 * away**2) / (math.sqrt(2 * math.pi) * stds[:, None])
         q += density
         slope -= density * away / stds[:, None]
         bend += density * (away**2 - 1) / stds[:, None] ** 2
-    return Components(centres, q, slope, bend, means == 0)
+    return Components(centres, q, slope, bend, means == 0, skewed)
 
 
 @dataclass(frozen=True)
@@ -93,7 +107,7 @@ class MixtureLaw:
     std: Matrix  # (m,) of the codes
 
     def expand_log_density(self) -> tuple[Matrix, Matrix, Matrix]:
-        """Coefficients c of log q(z) = c0 + c1 |z| + c2 z^2 / 2 about the centre of every bin (m, N_BINS)."""
+        """Coefficients c of log q(z) = c0 + c1 z + c2 z^2 / 2 about the centre of every bin (m, N_BINS)."""
         parts = make_components()
         q, std, x = np.maximum(self.weights @ parts.q, 1e-290), self.std[:, None], parts.centres
         first = self.weights @ parts.slope / q
@@ -102,13 +116,35 @@ class MixtureLaw:
         return np.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
 
 
-def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS) -> MixtureLaw:
+def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS, *, may_be_skewed: bool = True) -> MixtureLaw:
     """Law of codes Z (b, m) of atoms with these signs."""
-    codes = to_numpy(Z)
-    sparse = make_components().sparse
-    allowed = np.where(to_numpy(signs)[:, None] > 0, sparse[None, :], True)
+    codes, parts = to_numpy(Z), make_components()
+    std = np.sqrt(np.mean(codes**2, axis=0))
+    skewed = find_skewed(codes, std) if may_be_skewed else np.zeros(len(std), dtype=bool)
+    allowed = np.where(to_numpy(signs)[:, None] > 0, parts.sparse | parts.skewed, True)
+    allowed &= skewed[:, None] | ~parts.skewed
     weights = allowed / np.sum(allowed, axis=1, keepdims=True)
-    return _run_em(MixtureLaw(weights, np.sqrt(np.mean(codes**2, axis=0))), codes, rounds)
+    return _run_em(MixtureLaw(weights, std), codes, rounds)
+
+
+def find_skewed(codes: Matrix, std: Matrix) -> NDArray[np.bool_]:
+    """Which atoms have codes (b, m) that are skewed: counts at z and -z differ by more than chance explains.
+
+    Components on one side would follow the chance of symmetric codes, which costs up to a tenth of their accuracy.
+    """
+    count = count_bins(codes, std)
+    count = np.sum(count.reshape(len(count), 2 * N_SKEW_BINS, -1), axis=2)
+    # without those at zero, where codes of no value count on one side
+    left, right = count[:, N_SKEW_BINS - 2 :: -1], count[:, N_SKEW_BINS + 1 :]
+    chi2 = np.sum((left - right) ** 2 / np.maximum(left + right, 1), axis=1)
+    return np.asarray(chi2 > N_SKEW_BINS + SKEW_SCORE * math.sqrt(2 * N_SKEW_BINS))
+
+
+def count_bins(codes: Matrix, std: Matrix) -> Matrix:
+    """How many codes (b, m) lie in each bin (m, N_BINS)."""
+    m = len(std)
+    bins = locate_bins(codes, std, FreshWork())
+    return np.bincount(bins.ravel(), minlength=m * N_BINS).reshape(m, N_BINS).astype(np.float64)
 
 
 def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
@@ -119,10 +155,7 @@ def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
 
 def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
     """Expectation maximisation of the weights; those that are zero stay so."""
-    q, m = make_components().q, len(law.std)
-    count = np.bincount(locate_bins(codes, law.std, FreshWork()).ravel(), minlength=m * N_BINS).reshape(
-        m, N_BINS
-    ) / len(codes)
+    q, count = make_components().q, count_bins(codes, law.std) / len(codes)
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
     q, count, part = np.ascontiguousarray(q[allowed][:, used]), count[:, used], law.weights[:, allowed]
     for _ in range(rounds):
@@ -173,8 +206,7 @@ class MixtureLikelihood(LinearCodes):
         """Evaluate at the codes Z (b, m)."""
         std, *tables = self.tables(Z)
         bins = locate_bins(Z, std, work)
-        linear = work.map(xp.multiply, look_up(tables[1], bins, xp), work.map(xp.sign, Z, into="bin"), into="linear")
-        level, second = look_up(tables[0], bins, xp), look_up(tables[2], bins, xp)
+        level, linear, second = (look_up(table, bins, xp) for table in tables)
         del bins  # twice the size of the codes
         g = work.map(xp.add, work.map(xp.multiply, second, Z, into="g"), linear, into="g")
         z2 = work.map(xp.multiply, Z, Z, into="square")

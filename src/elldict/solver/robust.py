@@ -2,7 +2,7 @@
 
 The codes of such samples have heavy tails of many kinds, and all codes of a sample may be large together. A few loud
 samples and large codes then decide sum |z|^p for p > 2. So samples are normalised, the l_1 norm is minimised, which
-small codes decide, and the likelihood of mixtures of Gaussians, a law that fits any symmetric code, is climbed from
+small codes decide, and the likelihood of mixtures of Gaussians, a law that fits any code, is climbed from
 there. If samples do not differ in loudness, the last steps are taken without normalisation, which would bias them.
 """
 
@@ -78,7 +78,7 @@ def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = N
         own = fit_spike_slab(CodeHistogram.of(Z), least_noise=drawn.least_noise)
     else:
         own = replace(law, density=law.density[few], power=law.power[few])
-    mixture = fit_mixture(Z, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
+    mixture = fit_mixture(Z, np.ones(Z.shape[1]), rounds=TEST_ROUNDS, may_be_skewed=False)
     ratio = average_log_density(MixtureLikelihood(mixture), Z) - average_log_density(SpikeSlabLikelihood(own), Z)
     return bool(np.mean(ratio) < 0 and np.max(ratio) * len(Z) < MAX_LOG_RATIO)
 
