@@ -131,8 +131,8 @@ class RecordedDataset(DescribedBySource):
         self.last_pass = self.file.records[-1]
 
     def _keeps_position(self, problem: Problem, phase: Phase) -> bool:
-        """Whether A alone says where a phase is: it runs on all samples, and its objective does not change."""
-        return phase.objective.fixed and problem.samples is self
+        """Whether A alone says where a phase is: it runs on all samples, and what came before does not matter."""
+        return phase.objective.fixed and phase.make_stepper is None and problem.samples is self
 
     def _record(self, words: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -> Record:
         record = self.file.append(words, arrays)

@@ -114,11 +114,7 @@ class PairwiseNewton:
             turned = polar_nearby(moved)
             if float(lack_of_orthonormality(turned)) < ORTHONORMAL:
                 return turned
-        # Cayley's transform: orthogonal because the angles are antisymmetric, and a ninth of the price of the polar
-        # factor of I + angles, from which it differs in third order
-        half = angles / 2
-        identity = backend.xp.eye(int(A.shape[0]), dtype=A.dtype, device=backend.device)
-        return backend.xp.linalg.solve(identity - half, A + half @ A)
+        return turn(A, angles)
 
     def move_along_tangent(self, stats: Statistics, A: Array) -> tuple[Array, Array | None]:
         """A moved along the tangent, and the angles that took it there if they stay in its span."""
@@ -152,6 +148,17 @@ class PairwiseNewton:
         rest = xp.maximum(left, xp.zeros_like(left)) / (k - m)
         curvature = xp.maximum(own - rest * stats.slope / stats.weight, self.least_curvature * xp.abs(own))
         return (stats.G / stats.weight - C @ A) / curvature[:, None]
+
+
+def turn(A: Array, angles: Array) -> Array:
+    """Rows A (m, k) turned towards each other by antisymmetric angles (m, m).
+
+    By Cayley's transform: orthogonal because the angles are antisymmetric, and a ninth of the price of the polar factor
+    of I + angles, from which it differs in third order.
+    """
+    backend, half = Backend.of(A), angles / 2
+    identity = backend.xp.eye(int(A.shape[0]), dtype=A.dtype, device=backend.device)
+    return backend.xp.linalg.solve(identity - half, A + half @ A)
 
 
 def pairwise_angles(

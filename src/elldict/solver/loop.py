@@ -81,6 +81,9 @@ class Phase:
     give_up: Callable[[Statistics], bool] | None = None  # called after iteration `GIVE_UP_AFTER`; True ends the phase
     skip_final_evaluation: bool = False  # where it ends, the next phase begins: its statistics are not needed
     minibatches: bool = False  # other samples in every pass: objectives do not compare, and steps never become small
+    make_stepper: Callable[[Problem, Phase], Stepper] | None = (
+        None  # steps of another kind, which remember those before
+    )
 
 
 class CheckpointHook(Protocol):
@@ -220,8 +223,9 @@ def run_phase(problem: Problem, number: int, phase: Phase, A: Array) -> Estimate
     needs = phase.direction.needs | (Quantities.MOMENTS if phase.noise_fraction else phase.direction.needs)
     if needs not in phase.quantities:
         phase = replace(phase, quantities=phase.quantities | needs)
-    stepper = log.capture(problem, phase, A) if log.capture is not None else None
-    stepper = stepper or (MinibatchStepper if phase.minibatches else Stepper)(problem, phase)
+    make_stepper = phase.make_stepper or (MinibatchStepper if phase.minibatches else Stepper)
+    captured = log.capture(problem, phase, A) if log.capture is not None and phase.make_stepper is None else None
+    stepper = captured or make_stepper(problem, phase)
     position = None if log.checkpoint is None else log.checkpoint.recall(problem, number, phase, A)
     first = 1
     if position is None:
@@ -268,9 +272,9 @@ class Stepper:
         return Iterate(A, objective, self.problem.evaluate(A, objective, phase.quantities, phase.precision))
 
     def propose(self, here: Iterate) -> tuple[Array, float]:
-        """Where the step leads, and how far that is: the root mean square, over atoms, of the distance."""
+        """Where the step leads, and how far that is."""
         moved = self.phase.direction(here.stats, here.A)
-        return moved, math.sqrt(total((moved - here.A) ** 2) / int(moved.shape[0]))
+        return moved, measure_step(here.A, moved)
 
     def take_step(self, here: Iterate, moved: Array) -> Iterate:
         """Evaluate the step, and take it unless it lowers the objective; then the power step, which cannot."""
@@ -332,6 +336,11 @@ class Stepper:
         """End the phase: after the last step only if it cannot have lowered the objective, or is small."""
         A = moved if converged or self.phase.direction.monotone else here.A
         return Estimate(A, here.objective, here.stats, converged, stopped, status)
+
+
+def measure_step(A: Array, moved: Array) -> float:
+    """Root mean square, over atoms (m, k), of the length of a step."""
+    return math.sqrt(total((moved - A) ** 2) / int(A.shape[0]))
 
 
 class MinibatchStepper(Stepper):

@@ -9,7 +9,7 @@ there. If samples do not differ in loudness, the last steps are taken without no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array, Backend, FreshWork, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
-from elldict.result import Estimate
+from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
-from elldict.solver.directions import PairwiseNewton
-from elldict.solver.loop import Phase, Problem, run_phase
+from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar, turn
+from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
 from elldict.solver.mixture import MixtureLikelihood, fit_mixture, update_mixture
 from elldict.solver.objective import Lp, Objective, Quantities, Weighted, WithSecondary, compute_derivatives
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
@@ -48,25 +48,32 @@ SUBSAMPLE_ROWS = 25_000
 """Samples, at least, of the first steps, or the square of the directions. Fewer find atoms that fit others worse, and
 far fewer find none: at a random start the slope of a pair is lost in the noise of its sum."""
 
-MAX_START_VALUES = 2**20
-"""Values of the samples from which a start is computed: 8 MB, a few times over."""
-
-ROUND_STEPS = 5
+REFRESH_STEPS = 5
 """Steps between two estimates of the curvature of pairs and of the law of codes, from drawn samples."""
 
-MAX_ROWS = 4096
-"""Drawn samples, about, for these: products with them cost a fraction of a step."""
+MOMENTUM = 0.6
+"""Share of the last step that is taken again with the next. Where codes depend on each other so do the angles of pairs,
+and Newton's step for each pair by itself goes half the way only."""
 
-LEAST_CURVATURE = 0.2
+MAX_VALUES = 2**20
+"""Values of the samples from which the start is computed: 8 MB."""
+
+TEST_ROWS = 4096
+"""Drawn samples, about, by which laws are compared and loudness is measured."""
+
+LEAST_CURVATURE = 0.5
 """Of Newton's steps, relative to the size of the objective; more than elsewhere, because curvatures are those of few
 samples."""
 
-L1_END, LIKELIHOOD_END = (0.02, 0.02), (0.25, 0.05)
+L1_END, LIKELIHOOD_END = (0.02, 0.01), (0.25, 0.05)
 """Share of the standard error below which steps are the last, and share of the rise of the objective so far below which
-that of a round is of no more use. The likelihood ends earlier: its last steps fit noise."""
+that of the last few is of no more use. The likelihood ends earlier: its last steps fit noise."""
 
-MAX_ROUNDS = 40
-"""Rounds after which an objective that still rises is left."""
+LAW_SLACK = 1e-4
+"""Fall of the log-likelihood of a code, in nats, that a new law can cause: it fits drawn samples better, not all."""
+
+MAX_STEPS = 200
+"""Steps after which an objective that still rises is left."""
 
 
 def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = None) -> bool:
@@ -118,12 +125,67 @@ def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:
     return float(np.mean(each)), float(np.std(each)) / math.sqrt(b)
 
 
+@dataclass
+class DependentStepper(Stepper):
+    """Newton's steps for codes that depend on each other, with momentum.
+
+    The curvature of pairs, and the law of a mixture, are estimated anew from drawn samples every few steps.
+    """
+
+    rows: Array = field(kw_only=True)  # drawn samples (b, k), normalised if the others are
+    min_rise: float = field(kw_only=True)
+    values: list[float] = field(default_factory=list)  # of the objective at each iterate
+    direction: PairwiseNewton = field(default_factory=lambda: PairwiseNewton(least_curvature=LEAST_CURVATURE))
+    came_from: Array | None = None  # A before the last step; None: it was too long, or there was none
+
+    def propose(self, here: Iterate) -> tuple[Array, float]:
+        """Where the step leads, and how far that is."""
+        if len(self.values) % REFRESH_STEPS == 0:
+            crossed = estimate_crossed(here.objective, compute_codes(self.rows, here.A))
+            self.direction = replace(self.direction, crossed=Backend.of(here.A).asarray(crossed, "float64"))
+        self.values.append(here.stats.mean_value)
+        moved = self.direction(here.stats, here.A)
+        if self.came_from is not None:
+            between = here.A @ self.came_from.T
+            moved = turn(moved, MOMENTUM / 2 * (between - between.T))
+        return moved, measure_step(here.A, moved)
+
+    def take_step(self, here: Iterate, moved: Array) -> Iterate:
+        """Take the step if it does not lower the objective, otherwise one without momentum, or a shorter one."""
+        objective = here.objective
+        if len(self.values) % REFRESH_STEPS == 0 and isinstance(objective, MixtureLikelihood):
+            objective = MixtureLikelihood(update_mixture(objective.law, compute_codes(self.rows, moved)))
+        there = self.evaluate(moved, objective)
+        if not self._is_lower(there, here):
+            self.came_from, longest = here.A, min(MAX_ANGLE, 2 * self.direction.max_angle)
+            self.direction = replace(self.direction, max_angle=longest)
+            return there
+        shares = SHORTER_STEPS if self.came_from is None else (1.0, *SHORTER_STEPS)
+        self.came_from, moved = None, self.direction(here.stats, here.A)
+        for share in shares:
+            there = self.evaluate(polar((1 - share) * here.A + share * moved), objective)
+            if not self._is_lower(there, here):
+                break
+        # the next will be no longer than twice this one
+        longest = share * min(self.direction.max_angle, measure_step(here.A, moved))
+        self.direction = replace(self.direction, max_angle=longest)
+        return there
+
+    def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:
+        """End also when the last few steps have hardly raised the objective."""
+        values, few = self.values, REFRESH_STEPS
+        if len(values) > 2 * few and values[-1] - values[-1 - few] < self.min_rise * (values[-1] - values[0]):
+            return f"{few} steps raise the objective by less than {100 * self.min_rise:.2g} % of its rise"
+        return super().find_reason_to_end(before, here, step)
+
+
 @dataclass(frozen=True)
 class RobustEstimator:
     """Climbs l_1, then the likelihood of mixtures, on samples that are normalised if asked."""
 
     problem: Problem  # on all samples, not normalised
     subsample: Dataset
+    rows: NDArray[np.float64]  # drawn samples (b, k) in whitened coordinates
     drawn: CodeSubsample
     lp_phase: Phase
     normalize: str | None
@@ -134,7 +196,7 @@ class RobustEstimator:
         l_1 has no signs here: on the sphere, to which normalisation brings samples closer, every mixture of codes is
         less sparse than a Gaussian one.
         """
-        problem, rows = self.problem, thin(self.drawn.rows)
+        problem, rows = self.problem, Backend.of(A).asarray(thin(self.rows), "float64")
         loudness = None if self.normalize is None else Loudness.of(rows)
         stopped = False
         if not settled:
@@ -161,30 +223,20 @@ class RobustEstimator:
         return to_numpy(choose_signs(CodeMoments(*means), int(Z.shape[0]), lp.p))
 
     def _climb(self, problem: Problem, loudness: Loudness | None, objective: Objective, A: Array) -> Estimate:
-        """Take rounds of a few steps, as long as they are of use."""
-        problem, lp = self._normalize(problem, loudness), self.lp_phase
-        rows = normalize_rows(thin(self.drawn.rows), loudness)
+        """Take steps on samples of this loudness as long as they are of use."""
+        lp, rows = self.lp_phase, normalize_rows(Backend.of(A).asarray(thin(self.rows), "float64"), loudness)
         noise_fraction, min_rise = L1_END if isinstance(objective, Lp) else LIKELIHOOD_END
-        first = before = None
-        for number in range(min(MAX_ROUNDS, math.ceil(lp.max_iter / ROUND_STEPS))):
-            codes = compute_codes(rows, A)
-            if isinstance(objective, MixtureLikelihood) and number:
-                objective = MixtureLikelihood(update_mixture(objective.law, codes))
-            crossed = Backend.of(A).asarray(estimate_crossed(objective, codes), "float64")
-            direction = PairwiseNewton(least_curvature=LEAST_CURVATURE, crossed=crossed)
-            steps = min(ROUND_STEPS, lp.max_iter - ROUND_STEPS * number)
-            phase = Phase(objective, direction, lp.precision, max(lp.tol, 1e-4), steps, noise_fraction=noise_fraction)
-            end = run_phase(replace(problem, first_phase=problem.first_phase + number), 0, phase, A)
-            A, value = end.A, end.stats.mean_value
-            first = value if first is None else first
-            if end.converged or end.stopped:
-                return end
-            if before is not None and value - before < min_rise * (value - first):
-                reason = f"{ROUND_STEPS} steps raise the objective by less than {100 * min_rise:.2g} % of its rise"
-                return replace(end, converged=True, status=f"converged: {reason}")
-            before = value
-        n_steps = ROUND_STEPS * number + steps
-        return replace(end, status=f"max_iter: the objective still rises after {n_steps} iterations")
+        phase = Phase(
+            objective,
+            PairwiseNewton(),
+            lp.precision,
+            max(lp.tol, 1e-4),
+            min(lp.max_iter, MAX_STEPS),
+            objective_slack=LAW_SLACK,
+            noise_fraction=noise_fraction,
+            make_stepper=lambda problem, phase: DependentStepper(problem, phase, rows=rows, min_rise=min_rise),
+        )
+        return run_phase(self._normalize(problem, loudness), 0, phase, A)
 
     def _normalize(self, problem: Problem, loudness: Loudness | None) -> Problem:
         """The problem with normalised samples."""
@@ -211,20 +263,25 @@ class RobustEstimator:
         )
 
 
-def find_loud_axes(samples: Dataset, whitening: Whitening) -> NDArray[np.float64]:
-    """Eigenvectors (k, k) of E |y|^2 y y^T over evenly spaced samples: a start that depends on nothing else.
+def draw_rows(samples: Dataset, whitening: Whitening) -> NDArray[np.float64]:
+    """Samples drawn uniformly, in whitened coordinates (b, k); the same ones whatever the seed of the fit."""
+    r = samples.n_samples
+    b = min(r, max(1, MAX_VALUES // samples.n_features))
+    index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
+    return to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64)))
+
+
+def find_loud_axes(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Eigenvectors (k, k) of E |y|^2 y y^T over samples (b, k): a start that depends on nothing else.
 
     Were codes independent, they would be the atoms, as far as these differ in kurtosis.
     """
-    n_rows = min(samples.n_samples, SUBSAMPLE_ROWS, max(1, MAX_START_VALUES // samples.n_features))
-    index = np.linspace(0, samples.n_samples - 1, n_rows).astype(np.int64)
-    Y = whitening.whiten(to_numpy(samples.take(index)).astype(np.float64))
-    return np.asarray(np.linalg.eigh((Y * np.sum(Y**2, axis=1, keepdims=True)).T @ Y)[1].T)
+    return np.asarray(np.linalg.eigh((rows * np.sum(rows**2, axis=1, keepdims=True)).T @ rows)[1].T)
 
 
 def thin(rows: Array) -> Array:
-    """About `MAX_ROWS` of drawn samples, from all parts of them: they are in the order of the samples."""
-    return rows[:: max(1, round(int(rows.shape[0]) / MAX_ROWS)), :]
+    """About `TEST_ROWS` of drawn samples, from all parts of them: they are in the order of the samples."""
+    return rows[:: max(1, round(int(rows.shape[0]) / TEST_ROWS)), :]
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:

@@ -49,6 +49,7 @@ from elldict.solver.robust import (
     VERY_LOUD,
     RobustEstimator,
     differ_in_loudness,
+    draw_rows,
     find_loud_axes,
     follows_spike_slab,
     is_nearly_white,
@@ -205,11 +206,12 @@ class Schedule:
         subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, int(A.shape[1]) ** 2))
         problem = self._move_to(context.samples, problem)
         settled = not loud and is_small(pilot)
+        rows = draw_rows(context.samples, context.whitening)
         if loud:  # a few samples may have decided where it is
-            A = Backend.of(A).asarray(find_loud_axes(context.samples, context.whitening), "float64")
+            A = Backend.of(A).asarray(find_loud_axes(rows), "float64")
         elif not settled:
             A = random_orthonormal(int(A.shape[0]), int(A.shape[1]), context.rng, Backend.of(A))
-        robust = RobustEstimator(problem, subsample, context.drawn, context.phases[-1], context.normalize)
+        robust = RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
         return robust.estimate(A, loud=loud, settled=settled)
 
     def _seek_less_sparse(self, pilot: Estimate, problem: Problem, phase: Phase) -> Estimate:
