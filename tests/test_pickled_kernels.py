@@ -31,7 +31,7 @@ def kernels(X, A):
     ):
         yield EvaluationKernel(objective, A, None, 1.0, quantities, "float64")
     yield CodeKernel(A, np.zeros(m), partial(soften, alpha=0.1), "float64", "float64")
-    rows, rule = likelihood_coder(A, np.empty((0, m)), (np.full(m, 0.2), np.ones(m), 0.1), 1.0)
+    rows, rule = likelihood_coder(A, np.empty((0, m)), (np.full(m, 0.2), np.ones(m), 0.1), None, 1.0)
     yield CodeKernel(rows, np.zeros(m), rule, "float64", "float64")
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import dask.array as da
 import numpy as np
 import pytest
-from helpers import mix
+from helpers import draw, mix
 from sklearn.datasets import load_sample_images
 from sklearn.decomposition import FastICA
 
-from elldict import LpDictionaryLearning
+from elldict import LpDictionaryLearning, load
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Loudness, Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
@@ -275,3 +275,33 @@ def test_atoms_of_a_photograph_explain_what_they_have_not_seen_better_than_those
         fast = FastICA(whiten=False, random_state=0).fit(train)
     U, _, Vt = np.linalg.svd(fast.components_)
     assert ours > 1.1 * held_out_gain(U @ Vt, train, test)
+
+
+def test_the_score_is_that_of_the_law_of_each_atom_and_integrates_to_one():
+    """In the plane, of one skewed and one Laplace source; a spike-and-slab law would score them lower."""
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([draw(kind, 6000, rng) for kind in ("exponential", "laplace")])
+    dictionary = random_orthonormal(2, 2, rng)
+    model = fit(codes @ dictionary)
+    assert model.refined_ == "mixture"
+    grid = np.linspace(-25, 25, 1501)
+    points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
+    density = np.exp(model.score_samples(points))
+    assert np.sum(density) * (grid[1] - grid[0]) ** 2 == pytest.approx(1, abs=2e-3)
+    held_out = np.column_stack([draw(kind, 6000, rng) for kind in ("exponential", "laplace")])
+    entropy = 1 + (1 + math.log(2) / 2)  # nats, of exponential and Laplace codes of unit variance
+    assert model.score(held_out @ dictionary) == pytest.approx(-entropy, abs=0.15)  # the jump is smoothed
+    spike_slab = fit(codes @ dictionary, refine="bernoulli-gaussian")
+    assert model.score(held_out @ dictionary) > spike_slab.score(held_out @ dictionary) + 0.1
+
+
+def test_laws_are_saved_with_the_model_and_kept_by_a_stream(loud, tmp_path):
+    X, _ = loud
+    model = fit(X)
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(load(tmp_path / "model.npz").score_samples(X), model.score_samples(X))
+    before = model.score(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.partial_fit(X[:1000])
+    assert model.score(X) == pytest.approx(before, abs=0.05)

@@ -150,6 +150,12 @@ def make_result(
     rest, rest_std = np.zeros((0, statistics.n_features)), 1.0
     if len(order) < estimate.A.shape[1] or whitening.n_discarded:
         rest, rest_std = find_rest(estimate, whitening, statistics)
+    mixture = estimate.mixture
+    if mixture is not None:
+        A = to_numpy(estimate.A)[order]
+        signs = np.sign(np.sum(whitening.unmixing(A) * unmixing[: len(order)], axis=1))
+        mixture = mixture.reorder(order, signs)
+        mixture = replace(mixture, std=mixture.std / unit)
     result = FitResult(
         components=components,
         unmixing=unmixing,
@@ -161,6 +167,7 @@ def make_result(
         expected_error=float(np.mean(errors[order])),
         rest=rest,
         rest_std=rest_std,
+        mixture=mixture,
         objective=lp_stats.mean_value,
         converged=estimate.converged,
         status=estimate.status,

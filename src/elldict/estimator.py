@@ -273,7 +273,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_same_space(self, X, self.unmixing_, method)
         samples = check_samples(self, X, fitting=False)
         laws = (self.density_, self.scale_, self.noise_std_)
-        rows, rule = coding.likelihood_coder(self.unmixing_, self._rest, laws, self._rest_std)
+        rows, rule = coding.likelihood_coder(self.unmixing_, self._rest, laws, self._mixture, self._rest_std)
         return samples, rows, self._mean, rule
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -301,6 +301,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.atom_error_ = backend.asarray(result.atom_error, dtype)
         self._rest = backend.asarray(result.rest, dtype)
         self._rest_std = result.rest_std
+        self._mixture = result.mixture
         for name in PLAIN_RESULTS:
             setattr(self, f"{name}_", getattr(result, name))
 

@@ -161,10 +161,9 @@ def _order_rows(fit: Fit, whitening: Whitening) -> Estimate:
     A, rank = to_numpy(estimate.A)[order], np.argsort(order)
     signs = signs_of_largest(whitening.components(A))  # which made those of the user positive
     mixed = [replace(pair, first=int(rank[pair.first]), second=int(rank[pair.second])) for pair in estimate.mixed]
-    objective = estimate.objective
+    objective, mixture = estimate.objective, estimate.mixture
     if isinstance(objective, MixtureLikelihood):
-        mixture = objective.law
-        objective = MixtureLikelihood(replace(mixture, weights=mixture.weights[order], std=mixture.std[order]))
+        objective = MixtureLikelihood(objective.law.reorder(order, signs[:, 0]))
     return replace(
         estimate,
         A=signs * A,
@@ -172,6 +171,7 @@ def _order_rows(fit: Fit, whitening: Whitening) -> Estimate:
         stats=_order_statistics(estimate.stats, order),
         lp_stats=_order_statistics(lp_stats, order),
         law=replace(law, density=law.density[order], power=law.power[order]),
+        mixture=None if mixture is None else mixture.reorder(order, signs[:, 0]),
         mixed=tuple(mixed),
     )
 

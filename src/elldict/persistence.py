@@ -24,6 +24,7 @@ from elldict.atomic import write_atomically
 from elldict.backend.base import to_numpy
 from elldict.record_file import read_array
 from elldict.result import Iteration
+from elldict.solver.mixture import MixtureLaw, make_components
 from elldict.validation import check_exponents
 
 FORMAT_VERSION = 1
@@ -155,6 +156,8 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
     arrays = {name: to_numpy(array) for name, array in zip(ROWS, rows, strict=True)}
     arrays |= {name: to_numpy(getattr(model, f"{name}_")) for name in VECTORS}
     arrays["rest"] = to_numpy(model._rest)
+    if model._mixture is not None:
+        arrays |= {"mixture_weights": model._mixture.weights, "mixture_std": model._mixture.std}
     arrays["history"] = tabulate_iterations(model.history_)
     return header, arrays
 
@@ -185,6 +188,7 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
     if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
     model._rest = rest
+    model._mixture = _unpack_mixture(arrays) if "mixture_weights" in arrays else None
     model.history_ = list_iterations(arrays["history"], header["history_columns"])
     if "feature_names_in_" in header:
         names = header["feature_names_in_"]
@@ -192,6 +196,19 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
             raise ValueError(f"feature_names_in_ is not a list of {n} names")
         model.feature_names_in_ = np.array(names, dtype=object)
     return cast(Model, model)
+
+
+def _unpack_mixture(arrays: dict[str, NDArray[Any]]) -> MixtureLaw:
+    """Laws of codes, of all atoms that have some."""
+    weights, std = arrays["mixture_weights"], arrays["mixture_std"]
+    shape = (int(np.sum(arrays["density"] > 0)), len(make_components().q))
+    if weights.shape != shape or std.shape != shape[:1] or weights.dtype != np.float64 or std.dtype != np.float64:
+        raise ValueError(f"mixture_weights has shape {weights.shape} of {weights.dtype}, expected {shape} of float64")
+    if not (np.all(weights >= 0) and np.allclose(np.sum(weights, axis=1), 1)):
+        raise ValueError("mixture_weights are no shares of one")
+    if not (np.all(std > 0) and np.all(np.isfinite(std))):
+        raise ValueError("mixture_std is not positive")
+    return MixtureLaw(weights, std)
 
 
 def _check_values(arrays: dict[str, NDArray[Any]]) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from elldict.data.statistics import Loudness
     from elldict.solver.amp import CorruptionLaw
     from elldict.solver.mixed_atoms import MixedPair
+    from elldict.solver.mixture import MixtureLaw
     from elldict.solver.objective import Objective, Statistics
     from elldict.solver.spike_slab import SpikeSlab
 
@@ -89,6 +90,7 @@ class Estimate:
     n_iter: int = 0
     lp_stats: Statistics | None = None  # of l_p at A
     law: SpikeSlab | None = None  # of the codes at A
+    mixture: MixtureLaw | None = None  # of the same codes, if they follow no spike-and-slab law
     refined: str | None = None
     corruption: CorruptionLaw | None = None
     mixed: tuple[MixedPair, ...] = ()  # atoms that still seem to be mixed with each other
@@ -109,6 +111,7 @@ class FitResult:
     expected_error: float
     rest: NDArray[np.float64]  # (k - m, n) rows for the directions in which samples vary and that belong to no atom
     rest_std: float
+    mixture: MixtureLaw | None = None  # laws of the codes in place of density, scale and noise; not of unused atoms
     corruption_rate: float = 0.0
     corruption_scale: float = 0.0
     objective: float = 0.0

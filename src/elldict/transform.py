@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import orthogonal_mp_gram
 
-from elldict.backend.base import Array, Backend, FreshWork, real_dtype, to_numpy, total
+from elldict.backend.base import Array, Backend, real_dtype, to_numpy, total
 from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error, rows_per_tile
 from elldict.data.writers import open_writer, refuse_input, reopen
-from elldict.solver.objective import Quantities, Weighted
+from elldict.solver.mixture import MixtureLaw, MixtureLikelihood
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 
 Rule = Callable[[Array, Any], Array]
@@ -60,16 +60,14 @@ def pursue(Z: Array, xp: Any, gram: NDArray[Any], lengths: NDArray[Any], k: int)
 class Likelihood:
     """Log-likelihood of each sample, from its codes and from its coordinates in directions that belong to no atom."""
 
-    objective: SpikeSlabLikelihood
+    objective: SpikeSlabLikelihood | MixtureLikelihood
     n_atoms: int
     rest_std: float
     volume: float  # logarithm of the factor by which coordinates are larger than the samples they come from
 
     def __call__(self, Z: Array, xp: Any) -> Array:  # noqa: D102
         codes, rest = Z[:, : self.n_atoms], Z[:, self.n_atoms :]
-        value = self.objective.terms(codes, Quantities.GRADIENT, FreshWork(), xp).value
-        assert isinstance(value, Weighted)
-        logs = xp.sum(value.expand(), axis=1, keepdims=True)
+        logs = xp.sum(self.objective.log_density(codes, xp), axis=1, keepdims=True)
         n_rest = int(rest.shape[1])
         if n_rest:
             squares = xp.sum(rest * rest, axis=1, keepdims=True) / self.rest_std**2
@@ -78,20 +76,25 @@ class Likelihood:
 
 
 def likelihood_coder(
-    unmixing: Array, rest: Array, laws: tuple[Array, Array, float], rest_std: float
+    unmixing: Array, rest: Array, laws: tuple[Array, Array, float], mixture: MixtureLaw | None, rest_std: float
 ) -> tuple[Array, Likelihood]:
-    """Rows for codes and rest, and the rule that makes log-likelihoods of them; `laws` is density, scale, noise_std.
+    """Rows for codes and rest, and the rule that makes log-likelihoods of them.
 
-    Atoms without codes, beyond the rank of the samples, have density 0 and are left out.
+    `laws` is density, scale, noise_std; `mixture`, if there is one, takes their place. Atoms without codes, beyond the
+    rank of the samples, have density 0 and are left out.
     """
     density, scale = (np.asarray(to_numpy(law), dtype=np.float64) for law in laws[:2])
     used = density > 0
     least = 1e-9 * float(np.max(scale))  # codes that are exactly zero have no density otherwise
     noise, power = max(laws[2], least) ** 2, np.maximum(scale[used], least) ** 2
-    model = SpikeSlab(np.clip(density[used], 1e-6, 1 - 1e-6), power, noise)
+    objective: SpikeSlabLikelihood | MixtureLikelihood
+    if mixture is None:
+        objective = SpikeSlabLikelihood(SpikeSlab(np.clip(density[used], 1e-6, 1 - 1e-6), power, noise))
+    else:
+        objective = MixtureLikelihood(mixture)
     rows = np.vstack([to_numpy(unmixing)[used], to_numpy(rest)]).astype(np.float64)
     volume = 0.5 * float(np.linalg.slogdet(rows @ rows.T)[1])
-    return rows, Likelihood(SpikeSlabLikelihood(model), int(np.sum(used)), rest_std, volume)
+    return rows, Likelihood(objective, int(np.sum(used)), rest_std, volume)
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,10 @@ class Work(Protocol):
         """Elementwise function; the result has the shape of the first operand."""
         ...
 
+    def take(self, table: Array, index: Array, into: str) -> Array:
+        """Entries of a table at an index of any shape."""
+        ...
+
     def column_sums(self, array: Array) -> Array:
         """Sums over the rows of a tile (b, m), in float64."""
         ...
@@ -230,6 +234,11 @@ class FreshWork:
         """Elementwise function; the result has the shape of the first operand."""
         return function(*operands)
 
+    def take(self, table: Array, index: Array, into: str) -> Array:  # noqa: ARG002
+        """Entries of a table at an index of any shape."""
+        xp = Backend.of(table).xp
+        return xp.reshape(xp.take(table, xp.reshape(index, (-1,))), index.shape)
+
     def column_sums(self, array: Array) -> Array:
         """Sums over the rows of a tile (b, m), in float64."""
         xp = Backend.of(array).xp
@@ -267,6 +276,10 @@ class BufferedWork:
     def map(self, function: Callable[..., NDArray[Any]], *operands: Any, into: str) -> NDArray[Any]:
         """Elementwise function; the result has the shape of the first operand."""
         return function(*operands, out=self._buffer(into, operands[0].shape, operands[0].dtype))
+
+    def take(self, table: NDArray[Any], index: NDArray[np.int64], into: str) -> NDArray[Any]:
+        """Entries of a table at an index of any shape, none of which is out of range."""
+        return np.take(table, index, out=self._buffer(into, index.shape, table.dtype), mode="clip")
 
     def column_sums(self, array: NDArray[Any]) -> NDArray[np.float64]:
         """Sums over the rows of a tile (b, m), in float64.

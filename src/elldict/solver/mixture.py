@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
-from elldict.solver.objective import LinearCodes, Objective, Quantities, Terms, Weighted
+from elldict.solver.objective import LinearCodes, Objective, Quantities, Summed, Terms, Weighted, sum_term
 
 Matrix = NDArray[np.float64]
 
@@ -53,9 +53,9 @@ def locate_bins(Z: Array, std: Array, work: Work) -> Array:
     """Bin of each code Z (b, m), counted through all atoms: those of atom i begin at i N_BINS."""
     backend = Backend.of(Z)
     xp = backend.xp
-    size = work.map(xp.add, work.map(xp.abs, Z, into="bin"), std, into="bin")
-    u = work.map(xp.multiply, work.map(xp.divide, Z, size, into="bin"), N_BINS // 2, into="bin")
-    u = work.map(xp.minimum, work.map(xp.add, u, N_BINS // 2, into="bin"), N_BINS - 1, into="bin")
+    size = work.map(xp.add, work.map(xp.abs, Z, into="magnitude"), std, into="magnitude")
+    u = work.map(xp.multiply, work.map(xp.divide, Z, size, into="magnitude"), N_BINS // 2, into="magnitude")
+    u = work.map(xp.minimum, work.map(xp.add, u, N_BINS // 2, into="magnitude"), N_BINS - 1, into="magnitude")
     bins = xp.astype(u, xp.int64)
     bins += N_BINS * xp.arange(int(Z.shape[1]), dtype=xp.int64, device=backend.device)
     return bins
@@ -71,6 +71,7 @@ class Components:
     bend: Matrix
     sparse: NDArray[np.bool_]  # (K,) of mean zero
     skewed: NDArray[np.bool_]  # (K,) on one side
+    mirrored: NDArray[np.intp]  # (K,) the component of -z for each of z
 
 
 @cache
@@ -96,7 +97,9 @@ def make_components() -> Components:
         q += density
         slope -= density * away / stds[:, None]
         bend += density * (away**2 - 1) / stds[:, None] ** 2
-    return Components(centres, q, slope, bend, means == 0, skewed)
+    mirrored, one_side = np.arange(len(means)), np.flatnonzero(skewed)
+    mirrored[one_side] = np.roll(one_side, len(one_side) // 2)
+    return Components(centres, q, slope, bend, means == 0, skewed, mirrored)
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,12 @@ class MixtureLaw:
 
     weights: Matrix  # (m, K) of the components
     std: Matrix  # (m,) of the codes
+
+    def reorder(self, order: NDArray[np.intp], signs: NDArray[np.float64]) -> MixtureLaw:
+        """The laws of atoms in this order, then times these signs (m,)."""
+        weights = self.weights[order]
+        mirrored = weights[:, make_components().mirrored]
+        return MixtureLaw(np.where(signs[:, None] < 0, mirrored, weights), self.std[order])
 
     def expand_log_density(self) -> tuple[Matrix, Matrix, Matrix]:
         """Coefficients c of log q(z) = c0 + c1 z + c2 z^2 / 2 about the centre of every bin (m, N_BINS)."""
@@ -165,11 +174,6 @@ def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
     return replace(law, weights=weights)
 
 
-def look_up(table: Array, bins: Array, xp: Any) -> Array:
-    """Entries of a table at bins (b, m)."""
-    return xp.reshape(xp.take(table, xp.reshape(bins, (-1,))), bins.shape)
-
-
 @dataclass(frozen=True)
 class MixtureLikelihood(LinearCodes):
     """F = log q(z), the log-likelihood of codes under a mixture of Gaussians for each atom, by tables over bins."""
@@ -206,14 +210,23 @@ class MixtureLikelihood(LinearCodes):
         """Evaluate at the codes Z (b, m)."""
         std, *tables = self.tables(Z)
         bins = locate_bins(Z, std, work)
-        level, linear, second = (look_up(table, bins, xp) for table in tables)
-        del bins  # twice the size of the codes
-        g = work.map(xp.add, work.map(xp.multiply, second, Z, into="g"), linear, into="g")
-        z2 = work.map(xp.multiply, Z, Z, into="square")
-        value = Weighted(((1.0, level), (1.0, (linear, Z)), (0.5, (second, z2))))
-        if Quantities.MOMENTS not in quantities:
-            return Terms(g, value=value, z2=z2)
-        return Terms(g, slope=second, value=value, z2=z2)
+        # few arrays of the size of the codes at a time: log q is c0 + z (c1 + c2 z / 2), added up part by part, and
+        # l_p beside it has the same scratch memory
+        level = work.column_sums(work.take(tables[0], bins, into="magnitude"))
+        linear, second = work.take(tables[1], bins, into="g"), work.take(tables[2], bins, into="slope")
+        del bins
+        curved = work.map(xp.multiply, second, Z, into="magnitude")
+        known: dict[tuple[int, ...], Array] = {}
+        rest = sum_term(Weighted(((1.0, (linear, Z)), (0.5, (curved, Z)))), int(Z.shape[0]), work, xp, known)
+        g = work.map(xp.add, linear, curved, into="g")
+        return Terms(g, slope=second if Quantities.MOMENTS in quantities else None, value=Summed(level + rest))
+
+    def log_density(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002
+        """Log q of each code Z (b, m)."""
+        work = FreshWork()
+        std, *tables = self.tables(Z)
+        level, linear, second = (work.take(table, locate_bins(Z, std, work), into="") for table in tables)
+        return level + Z * (linear + second * Z / 2)
 
     def tables(self, Z: Array) -> tuple[Array, ...]:
         """Standard deviations (m,), and tables over the bins of all atoms, for codes like these."""

@@ -144,6 +144,7 @@ class OnlineModel:
     law: SpikeSlab
     loudness: Loudness | None  # by which the samples of the first fit were normalised
     mixture: MixtureLaw | None  # that the likelihood is of, as the first fit found it; otherwise it is of `law`
+    code_mixture: MixtureLaw | None  # of codes of samples as they are, as the first fit found it
     new_to_law: float  # weight since it was fitted
     lp: OnlinePath
     likelihood: OnlinePath | None
@@ -196,6 +197,7 @@ class OnlineModel:
             law=law,
             loudness=estimate.loudness,
             mixture=mixture,
+            code_mixture=estimate.mixture,
             new_to_law=0.0,
             lp=OnlinePath.begin(A, _scale(_change_arrays(lp_stats, to_numpy), r / lp_stats.weight)),
             likelihood=OnlinePath.begin(A, own) if likely else None,
@@ -234,6 +236,7 @@ class OnlineModel:
             stats=path.stats,
             lp_stats=_scale(self.lp.stats, factor),
             law=self.law,
+            mixture=None if path is self.lp else self.code_mixture,
             refined=None if path is self.lp else "bernoulli-gaussian" if self.mixture is None else "mixture",
             converged=True,
             stopped=False,

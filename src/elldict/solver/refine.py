@@ -132,7 +132,8 @@ class Refinement:
             return replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
         law = self.drawn.fit_law(refined.A, refined.stats.of_secondary().signs)
         completed = self.complete(refined, law, decision.reason)
-        return replace(completed, refined="mixture")
+        assert isinstance(refined.objective, MixtureLikelihood)
+        return replace(completed, refined="mixture", mixture=refined.objective.law)
 
     def suspects_corruption(self, A: Array, law: SpikeSlab) -> bool:
         """Whether samples look corrupted. Only entries of samples that are not whitened can have been hit."""

@@ -14,31 +14,35 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, FreshWork, to_numpy
+from elldict.backend.base import Array, Backend, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar, turn
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
-from elldict.solver.mixture import MixtureLikelihood, fit_mixture, update_mixture
-from elldict.solver.objective import Lp, Objective, Quantities, Weighted, WithSecondary, compute_derivatives
+from elldict.solver.mixture import MixtureLikelihood, find_skewed, fit_mixture, update_mixture
+from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 from elldict.theory.error_bars import CodeMoments, choose_signs
 
 N_TESTED_ATOMS = 24
-"""Atoms by whose codes the spike-and-slab law is compared with mixtures."""
+"""Atoms by whose codes the spike-and-slab law is compared with mixtures, and loudness is measured."""
 
 MAX_LOG_RATIO = 30.0
 """Nats by which chance may let a mixture fit the codes of one of these atoms better."""
+
+MAX_SKEWED = 0.25
+"""Share of these atoms that may have skewed codes."""
 
 TEST_ROUNDS = 25
 """Rounds of expectation maximisation for the mixture of this comparison. So few leave it short of the maximum by what a
 free choice of weights gains by chance: spike-and-slab codes fit it worse than their own law, and others better."""
 
-MAX_UNEVENNESS = 0.1
+MAX_UNEVENNESS, WHITE = 0.1, 0.002
 """Mean square, over directions, of what the second moments of samples differ by from white ones, beyond chance, up to
-which the dependence of codes is not due to atoms that are not orthogonal."""
+which the dependence of codes is not due to atoms that are not orthogonal; and up to which the likelihood of a law that
+is fitted freely is not biased by that."""
 
 LOUD_SCORE, MIN_LOUDNESS, VERY_LOUD = 4.0, 0.02, 0.1
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
@@ -77,38 +81,51 @@ MAX_STEPS = 200
 
 
 def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = None) -> bool:
-    """Whether the spike-and-slab law, if known, fits the codes of drawn samples as well as mixtures of Gaussians do."""
-    m = int(A.shape[0])
-    few = np.linspace(0, m - 1, min(m, N_TESTED_ATOMS)).astype(int)
+    """Whether the spike-and-slab law, if known, fits the codes of drawn samples as well as mixtures of Gaussians do.
+
+    It is symmetric: codes that are skewed beyond chance do not follow it.
+    """
+    few = choose_few(A)
     Z = to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[few]))
+    if np.mean(find_skewed(Z, np.std(Z, axis=0))) > MAX_SKEWED:
+        return False
     if law is None:
         own = fit_spike_slab(CodeHistogram.of(Z), least_noise=drawn.least_noise)
     else:
         own = replace(law, density=law.density[few], power=law.power[few])
     mixture = fit_mixture(Z, np.ones(Z.shape[1]), rounds=TEST_ROUNDS, may_be_skewed=False)
-    ratio = average_log_density(MixtureLikelihood(mixture), Z) - average_log_density(SpikeSlabLikelihood(own), Z)
+    better = MixtureLikelihood(mixture).log_density(Z, np) - SpikeSlabLikelihood(own).log_density(Z, np)
+    ratio = np.mean(better, axis=0)
     return bool(np.mean(ratio) < 0 and np.max(ratio) * len(Z) < MAX_LOG_RATIO)
 
 
-def average_log_density(likelihood: Objective, Z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean of log q(z) over the codes Z (b, m) of each atom (m,)."""
-    value = likelihood.terms(Z, Quantities.GRADIENT, FreshWork(), np).value
-    assert isinstance(value, Weighted)
-    return np.asarray(np.mean(value.expand(), axis=0))
+def choose_few(A: Array) -> NDArray[np.int64]:
+    """Atoms of A (m, k) by which the codes of all are judged."""
+    m = int(A.shape[0])
+    return np.linspace(0, m - 1, min(m, N_TESTED_ATOMS)).astype(np.int64)
 
 
-def is_nearly_white(whitening: Whitening, n_samples: float) -> bool:
+def score_laws(rows: NDArray[np.float64], A: Array) -> float:
+    """Mean log density of a sample of `rows` (b, k), in nats; each half by the laws of codes of the other half."""
+    Z, total = rows @ to_numpy(A).T, 0.0
+    for part, other in ((Z[::2], Z[1::2]), (Z[1::2], Z[::2])):
+        law = fit_mixture(part, -np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
+        total += float(np.sum(MixtureLikelihood(law).log_density(other, np)))
+    return total / len(Z)
+
+
+def is_nearly_white(whitening: Whitening, n_samples: float, most: float = MAX_UNEVENNESS) -> bool:
     """Whether samples are white, or so nearly that codes do not depend on each other for that reason."""
     S = whitening.second_moments
     if S is None:
         return True
     k = int(S.shape[0])
-    return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < MAX_UNEVENNESS + 10 * k / n_samples  # of loud ones
+    return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < most + 10 * k / n_samples  # of loud ones
 
 
 def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNESS) -> bool:
     """Whether all codes of a drawn sample are large together: their sizes are correlated by at least this much."""
-    correlation, error = measure_loudness(to_numpy(compute_codes(thin(drawn.rows), A)))
+    correlation, error = measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
     return correlation > max(LOUD_SCORE * error, least)
 
 
@@ -196,7 +213,7 @@ class RobustEstimator:
         l_1 has no signs here: on the sphere, to which normalisation brings samples closer, every mixture of codes is
         less sparse than a Gaussian one.
         """
-        problem, rows = self.problem, Backend.of(A).asarray(thin(self.rows), "float64")
+        problem, rows = self.problem, Backend.of(A).asarray(self.rows, "float64")
         loudness = None if self.normalize is None else Loudness.of(rows)
         stopped = False
         if not settled:
@@ -224,7 +241,7 @@ class RobustEstimator:
 
     def _climb(self, problem: Problem, loudness: Loudness | None, objective: Objective, A: Array) -> Estimate:
         """Take steps on samples of this loudness as long as they are of use."""
-        lp, rows = self.lp_phase, normalize_rows(Backend.of(A).asarray(thin(self.rows), "float64"), loudness)
+        lp, rows = self.lp_phase, normalize_rows(Backend.of(A).asarray(self.rows, "float64"), loudness)
         noise_fraction, min_rise = L1_END if isinstance(objective, Lp) else LIKELIHOOD_END
         phase = Phase(
             objective,
@@ -250,12 +267,17 @@ class RobustEstimator:
         both = WithSecondary(end.objective, lp.objective)  # type: ignore[arg-type]
         stats = self._normalize(problem, loudness).evaluate(end.A, both, Quantities.MOMENTS, lp.precision)
         lp_stats = stats.of_secondary()
+        assert isinstance(end.objective, MixtureLikelihood)
+        law = end.objective.law
+        if loudness is not None:
+            law = update_mixture(law, compute_codes(self.rows, to_numpy(end.A)))
         note = "as they are" if loudness is None else "normalised, because they differ in loudness"
         return replace(
             end,
             stats=stats,
             lp_stats=lp_stats,
             law=self.drawn.fit_law(end.A, lp_stats.signs),
+            mixture=law,
             refined="mixture",
             loudness=loudness,
             status=f"{end.status}; refined: codes follow no spike-and-slab law; samples {note}",
@@ -268,7 +290,7 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> NDArray[np.float64]:
     r = samples.n_samples
     b = min(r, max(1, MAX_VALUES // samples.n_features))
     index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
-    return to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64)))
+    return to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
 
 
 def find_loud_axes(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -276,7 +298,8 @@ def find_loud_axes(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Were codes independent, they would be the atoms, as far as these differ in kurtosis.
     """
-    return np.asarray(np.linalg.eigh((rows * np.sum(rows**2, axis=1, keepdims=True)).T @ rows)[1].T)
+    weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
+    return np.asarray(np.linalg.eigh(weighted.T @ rows)[1].T)
 
 
 def thin(rows: Array) -> Array:

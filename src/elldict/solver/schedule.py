@@ -47,12 +47,15 @@ from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
 from elldict.solver.robust import (
     SUBSAMPLE_ROWS,
     VERY_LOUD,
+    WHITE,
     RobustEstimator,
     differ_in_loudness,
     draw_rows,
     find_loud_axes,
     follows_spike_slab,
     is_nearly_white,
+    score_laws,
+    thin,
 )
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
 from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
@@ -117,12 +120,16 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     """Evaluate few samples first."""
     schedule = Schedule(context, Subsampler(context.samples, context.rng, several=context.n_starts > 1))
     pilot, problem, history, n_before = schedule.run_pilot(starts)
-    estimate = schedule.refine(pilot, problem) if schedule.will_refine else None
+    estimate = schedule.refine(pilot, problem) if schedule.will_refine and not schedule.is_very_loud(pilot) else None
     refined = estimate or pilot
-    if not is_exact_estimate(refined) and schedule.needs_robust_estimate(refined, problem):
-        estimate = schedule.estimate_robustly(refined, problem)
+    tried = not is_exact_estimate(refined) and schedule.needs_robust_estimate(refined, problem)
+    if tried:
+        estimate = schedule.estimate_robustly(refined, problem) or estimate
     if estimate is None:
-        estimate = context.choose(*schedule.run_on_all(pilot, problem))
+        estimate, on_all = schedule.estimate_on_all(pilot, problem)
+        evident = estimate.refined is None and is_nearly_white(context.whitening, context.samples.n_samples, WHITE)
+        if not tried and evident and schedule.needs_robust_estimate(estimate, on_all):
+            estimate = schedule.estimate_robustly(estimate, on_all) or estimate
     return estimate, (*history, *problem.iterations[n_before:])
 
 
@@ -197,22 +204,34 @@ class Schedule:
         refinement = Refinement(problem, drawn, self.context.phases[-1], self.context.rng)
         return not refinement.suspects_corruption(pilot.A, law or drawn.fit_rough_law(pilot.A))
 
+    def is_very_loud(self, pilot: Estimate) -> bool:
+        """Whether samples differ so much in loudness that no spike-and-slab law needs to be tried."""
+        return self.may_be_robust and pilot.converged and differ_in_loudness(self.context.drawn, pilot.A, VERY_LOUD)
+
     def estimate_robustly(self, pilot: Estimate, problem: Problem) -> Estimate | None:
-        """The estimate for codes of any law; None if the l_p estimate on all samples is a better start for it."""
+        """The estimate for codes of any law; None if that of l_p is a better start for it, or believed to be better."""
         context, A = self.context, pilot.A
         loud = context.normalize is not None and differ_in_loudness(context.drawn, A)
         if pilot.stats.n_negative and not loud:
             return None
-        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, int(A.shape[1]) ** 2))
-        problem = self._move_to(context.samples, problem)
         settled = not loud and is_small(pilot)
         rows = draw_rows(context.samples, context.whitening)
-        if loud:  # a few samples may have decided where it is
+        if not settled:  # a few samples may have decided where it is
             A = Backend.of(A).asarray(find_loud_axes(rows), "float64")
-        elif not settled:
-            A = random_orthonormal(int(A.shape[0]), int(A.shape[1]), context.rng, Backend.of(A))
+        rows = np.ascontiguousarray(thin(rows))
+        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, int(A.shape[1]) ** 2))
+        problem = self._move_to(context.samples, problem)
         robust = RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
-        return robust.estimate(A, loud=loud, settled=settled)
+        found = robust.estimate(A, loud=loud, settled=settled)
+        return found if found.stopped or not self._is_worse(found, pilot, rows) else None
+
+    def _is_worse(self, found: Estimate, pilot: Estimate, rows: NDArray[np.float64]) -> bool:
+        """Whether an estimate makes samples less likely than the one before it, by more than the chance of its angles.
+
+        Both were sought in these samples: what one is better by here is what it is better by elsewhere.
+        """
+        m, r = int(found.A.shape[0]), self.context.samples.n_samples
+        return score_laws(rows, found.A) + m * (m - 1) / (4 * r) < score_laws(rows, pilot.A)
 
     def _seek_less_sparse(self, pilot: Estimate, problem: Problem, phase: Phase) -> Estimate:
         """The l_p estimate, again with a negative sign of the atoms that look Gaussian if that leaves fewer of them.
@@ -234,14 +253,14 @@ class Schedule:
             return replace(other, objective=pilot.objective)
         return replace(pilot, n_iter=other.n_iter)
 
-    def run_on_all(self, pilot: Estimate, problem: Problem) -> tuple[Estimate, Problem]:
-        """The l_p estimate on all samples."""
+    def estimate_on_all(self, pilot: Estimate, problem: Problem) -> tuple[Estimate, Problem]:
+        """The l_p estimate on all samples, refined if asked, and its problem."""
         context = self.context
-        if pilot.stopped or (problem.samples is context.samples and not self.will_refine):
-            return pilot, problem
-        problem = self._move_to(context.samples, problem)
-        pilot = run_phases(pilot.A, problem, context.phases[-1:])
-        return pilot, replace(problem, first_phase=problem.first_phase + 1)
+        if not (pilot.stopped or (problem.samples is context.samples and not self.will_refine)):
+            problem = self._move_to(context.samples, problem)
+            pilot = run_phases(pilot.A, problem, context.phases[-1:])
+            problem = replace(problem, first_phase=problem.first_phase + 1)
+        return context.choose(pilot, problem), problem
 
     def refine(self, pilot: Estimate, problem: Problem) -> Estimate | None:
         """The refined estimate, begun on few samples; None if that leads nowhere."""

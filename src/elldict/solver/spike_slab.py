@@ -14,7 +14,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, Work, to_numpy
+from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
 from elldict.backend.torch import Fused
 from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted
 
@@ -311,6 +311,12 @@ class SpikeSlabLikelihood(LinearCodes):
     def resumed(self, before: Objective) -> SpikeSlabLikelihood:
         """Go on with the law of the phase before."""
         return replace(self, law=before.law, known={}) if isinstance(before, SpikeSlabLikelihood) else self
+
+    def log_density(self, Z: Array, xp: Any) -> Array:
+        """Log q of each code Z (b, m)."""
+        value = self.terms(Z, Quantities.GRADIENT, FreshWork(), xp).value
+        assert isinstance(value, Weighted)
+        return value.expand()
 
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m).
