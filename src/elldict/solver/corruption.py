@@ -36,6 +36,10 @@ MIN_STEP = 5e-5
 NOISE_FRACTION = 0.03
 """Nor are steps below this share of the standard error."""
 
+SETTLED_LOG_NOISE, SETTLED_MOVE = 0.01, 0.002
+"""Change of the logarithm of the noise, and move of any atom in radians, below which the law stays as it is: learned
+anew at every step, it would keep atoms from coming to rest."""
+
 MIN_NOISE_PER_MOVE = 0.5
 """The standard deviation of the noise stays above this many times the last move of any atom."""
 
@@ -60,9 +64,11 @@ class SparseCorruption(SpikeSlabLikelihood):
         return super().codes(clean(Y, unmixing, self.rounds, work, xp), unmixing, work, xp)
 
     def updated(self, A: Array, largest_move: float) -> SparseCorruption:
-        """Learn the law anew from the last one; noise does not fall faster than atoms settle."""
+        """Learn the law anew from the last one until it has settled; noise does not fall faster than atoms settle."""
         before = self.corruption.noise
         law = learn_law(self.source.rows, to_numpy(A), self.corruption, UPDATE_ROUNDS)
+        if abs(math.log(law.noise / before)) < SETTLED_LOG_NOISE and largest_move < SETTLED_MOVE:
+            return self
         if law.noise < before:  # it falls by the same factor again and again, so it may as well fall twice at once
             least = max(law.least_noise, min(before, (MIN_NOISE_PER_MOVE * largest_move) ** 2))
             law = replace(law, noise=max(law.noise * law.noise / before, least))
