@@ -100,7 +100,7 @@ class Refinement:
 
     def _choose_other(self, pilot: Estimate, law: SpikeSlab, kept: Estimate) -> Estimate:
         """The l_p estimate that was kept, or that of mixtures if its codes do not follow the spike-and-slab law."""
-        white = is_nearly_white(self.problem.whitening, self.problem.samples.n_samples)
+        white = is_nearly_white(self.problem.whitening, self.drawn, self.problem.samples.n_samples)
         if kept.stopped or not white or follows_spike_slab(self.drawn, pilot.A, law):
             return kept
         return self._choose_mixture(pilot, "auto")

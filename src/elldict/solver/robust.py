@@ -44,6 +44,9 @@ MAX_UNEVENNESS, WHITE = 0.1, 0.002
 which the dependence of codes is not due to atoms that are not orthogonal; and up to which the likelihood of a law that
 is fitted freely is not biased by that."""
 
+UNEVEN_BY_CHANCE = 4.0
+"""Times that chance may exceed what is expected of it there."""
+
 LOUD_SCORE, MIN_LOUDNESS, VERY_LOUD = 4.0, 0.02, 0.1
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
 loudness; and the value beyond which corrupted entries, up to 1.5 times as large as codes, do not bring it."""
@@ -114,13 +117,17 @@ def score_laws(rows: NDArray[np.float64], A: Array) -> float:
     return total / len(Z)
 
 
-def is_nearly_white(whitening: Whitening, n_samples: float, most: float = MAX_UNEVENNESS) -> bool:
-    """Whether samples are white, or so nearly that codes do not depend on each other for that reason."""
+def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float, most: float = MAX_UNEVENNESS) -> bool:
+    """Whether samples are white, or so nearly that codes do not depend on each other for that reason.
+
+    The second moments of r white samples differ from the identity by E |y|^4 / k r, as a mean square over directions.
+    """
     S = whitening.second_moments
     if S is None:
         return True
-    k = int(S.shape[0])
-    return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < most + 10 * k / n_samples  # of loud ones
+    k, squares = int(S.shape[0]), np.sum(to_numpy(drawn.rows) ** 2, axis=1)
+    chance = float(np.mean(squares**2)) / (k * n_samples)
+    return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < most + UNEVEN_BY_CHANCE * chance
 
 
 def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNESS) -> bool:

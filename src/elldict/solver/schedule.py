@@ -45,6 +45,7 @@ from elldict.solver.objective import (
 )
 from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
 from elldict.solver.robust import (
+    MAX_UNEVENNESS,
     SUBSAMPLE_ROWS,
     VERY_LOUD,
     WHITE,
@@ -127,7 +128,7 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
         estimate = schedule.estimate_robustly(refined, problem) or estimate
     if estimate is None:
         estimate, on_all = schedule.estimate_on_all(pilot, problem)
-        evident = estimate.refined is None and is_nearly_white(context.whitening, context.samples.n_samples, WHITE)
+        evident = estimate.refined is None and schedule.is_nearly_white(WHITE)
         if not tried and evident and schedule.needs_robust_estimate(estimate, on_all):
             estimate = schedule.estimate_robustly(estimate, on_all) or estimate
     return estimate, (*history, *problem.iterations[n_before:])
@@ -181,8 +182,13 @@ class Schedule:
     @property
     def may_be_robust(self) -> bool:
         """Whether codes are tested for that: not if samples are few or far from white."""
-        context, r, k = self.context, self.context.samples.n_samples, int(self.context.drawn.rows.shape[1])
-        return context.refine == "auto" and not has_few_samples(r, k) and is_nearly_white(context.whitening, r)
+        r, k = self.context.samples.n_samples, int(self.context.drawn.rows.shape[1])
+        return self.context.refine == "auto" and not has_few_samples(r, k) and self.is_nearly_white(MAX_UNEVENNESS)
+
+    def is_nearly_white(self, most: float) -> bool:
+        """Whether the second moments of samples differ from white ones by at most this much beyond chance."""
+        context = self.context
+        return is_nearly_white(context.whitening, context.drawn, context.samples.n_samples, most)
 
     def needs_robust_estimate(self, pilot: Estimate, problem: Problem) -> bool:
         """Whether the codes of an estimate for all directions follow no spike-and-slab law, or are loud together.
