@@ -15,7 +15,7 @@ from elldict import LpDictionaryLearning, load
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Loudness, Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.metrics import match_atoms
+from elldict.metrics import match_atoms, recovery_error
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, pairwise_angles, polar, random_orthonormal
 from elldict.solver.mixture import MixtureLikelihood, fit_mixture
@@ -305,3 +305,15 @@ def test_laws_are_saved_with_the_model_and_kept_by_a_stream(loud, tmp_path):
         warnings.simplefilter("ignore")
         model.partial_fit(X[:1000])
     assert model.score(X) == pytest.approx(before, abs=0.05)
+
+
+def test_few_loud_samples_are_no_sparse_ones():
+    """18 samples a direction, of which the loudest decide l_3; sparse codes of as few keep their own way."""
+    X, dictionary = make_loud(540, 30, 0)
+    model = fit(X)
+    assert model.refined_ == "mixture"
+    plain = fit(X, normalize=None, refine=None)
+    errors = [np.mean(1 - match_atoms(each.components_, dictionary).cosines ** 2) for each in (model, plain)]
+    assert errors[0] < 0.7 * errors[1]
+    sparse, atoms, _ = make_bernoulli_gaussian(540, 30, density=0.1, random_state=0)
+    assert recovery_error(fit(sparse).components_, atoms) < 1e-9

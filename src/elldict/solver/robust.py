@@ -51,6 +51,10 @@ LOUD_SCORE, MIN_LOUDNESS, VERY_LOUD = 4.0, 0.02, 0.1
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
 loudness; and the value beyond which corrupted entries, up to 1.5 times as large as codes, do not bring it."""
 
+MAX_SPARSE_KURTOSIS = 100.0
+"""Mean kurtosis of codes, if they were independent, beyond which few samples are taken for loud ones: codes that are
+zero or Gaussian have it at a density below .03."""
+
 SUBSAMPLE_ROWS = 25_000
 """Samples, at least, of the first steps, or the square of the directions. Fewer find atoms that fit others worse, and
 far fewer find none: at a random start the slope of a pair is lost in the noise of its sum."""
@@ -134,6 +138,12 @@ def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNE
     """Whether all codes of a drawn sample are large together: their sizes are correlated by at least this much."""
     correlation, error = measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
     return correlation > max(LOUD_SCORE * error, least)
+
+
+def measure_kurtosis(rows: Array) -> float:
+    """Mean kurtosis of the codes of samples (b, k) if these were independent, by |y|^2, which no rotation changes."""
+    squares = np.sum(to_numpy(rows) ** 2, axis=1)
+    return float(rows.shape[1] * np.var(squares) / np.mean(squares) ** 2 - 2)
 
 
 def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:

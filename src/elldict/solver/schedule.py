@@ -45,6 +45,7 @@ from elldict.solver.objective import (
 )
 from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
 from elldict.solver.robust import (
+    MAX_SPARSE_KURTOSIS,
     MAX_UNEVENNESS,
     SUBSAMPLE_ROWS,
     VERY_LOUD,
@@ -55,6 +56,7 @@ from elldict.solver.robust import (
     find_loud_axes,
     follows_spike_slab,
     is_nearly_white,
+    measure_kurtosis,
     score_laws,
     thin,
 )
@@ -181,9 +183,15 @@ class Schedule:
 
     @property
     def may_be_robust(self) -> bool:
-        """Whether codes are tested for that: not if samples are few or far from white."""
-        r, k = self.context.samples.n_samples, int(self.context.drawn.rows.shape[1])
-        return self.context.refine == "auto" and not has_few_samples(r, k) and self.is_nearly_white(MAX_UNEVENNESS)
+        """Whether codes are tested for that: not if samples are far from white, or few and no louder than sparse ones.
+
+        Few samples of sparse codes need refinements of their own, whose start is no estimate yet.
+        """
+        drawn = self.context.drawn
+        few = has_few_samples(self.context.samples.n_samples, int(drawn.rows.shape[1]))
+        if self.context.refine != "auto" or not self.is_nearly_white(MAX_UNEVENNESS):
+            return False
+        return not few or measure_kurtosis(drawn.rows) > MAX_SPARSE_KURTOSIS
 
     def is_nearly_white(self, most: float) -> bool:
         """Whether the second moments of samples differ from white ones by at most this much beyond chance."""
@@ -229,6 +237,9 @@ class Schedule:
         problem = self._move_to(context.samples, problem)
         robust = RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
         found = robust.estimate(A, loud=loud, settled=settled)
+        few = has_few_samples(context.samples.n_samples, int(A.shape[1]))
+        if few and not (found.stopped or differ_in_loudness(context.drawn, found.A, VERY_LOUD)):
+            return None  # codes are sparse and independent after all
         return found if found.stopped or not self._is_worse(found, pilot, rows) else None
 
     def _is_worse(self, found: Estimate, pilot: Estimate, rows: NDArray[np.float64]) -> bool:
