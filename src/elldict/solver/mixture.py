@@ -225,7 +225,8 @@ class MixtureLikelihood(LinearCodes):
         """Log q of each code Z (b, m)."""
         work = FreshWork()
         std, *tables = self.tables(Z)
-        level, linear, second = (work.take(table, locate_bins(Z, std, work), into="") for table in tables)
+        bins = locate_bins(Z, std, work)
+        level, linear, second = (work.take(table, bins, into="") for table in tables)
         return level + Z * (linear + second * Z / 2)
 
     def tables(self, Z: Array) -> tuple[Array, ...]:

@@ -116,7 +116,7 @@ def score_laws(rows: NDArray[np.float64], A: Array) -> float:
     """Mean log density of a sample of `rows` (b, k), in nats; each half by the laws of codes of the other half."""
     Z, total = rows @ to_numpy(A).T, 0.0
     for part, other in ((Z[::2], Z[1::2]), (Z[1::2], Z[::2])):
-        law = fit_mixture(part, -np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
+        law = fit_mixture(part, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
         total += float(np.sum(MixtureLikelihood(law).log_density(other, np)))
     return total / len(Z)
 
