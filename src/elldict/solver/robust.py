@@ -47,9 +47,9 @@ is fitted freely is not biased by that."""
 UNEVEN_BY_CHANCE = 4.0
 """Times that chance may exceed what is expected of it there."""
 
-LOUD_SCORE, MIN_LOUDNESS, VERY_LOUD = 4.0, 0.02, 0.1
+LOUD_SCORE, MIN_LOUDNESS, LOUD, VERY_LOUD = 4.0, 0.02, 0.1, 0.25
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
-loudness; and the value beyond which corrupted entries, up to 1.5 times as large as codes, do not bring it."""
+loudness; the value that few samples need for that; and the one beyond which corrupted entries do not bring it."""
 
 MAX_SPARSE_KURTOSIS = 100.0
 """Mean kurtosis of codes, if they were independent, beyond which few samples are taken for loud ones: codes that are

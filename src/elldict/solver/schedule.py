@@ -45,6 +45,7 @@ from elldict.solver.objective import (
 )
 from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
 from elldict.solver.robust import (
+    LOUD,
     MAX_SPARSE_KURTOSIS,
     MAX_UNEVENNESS,
     SUBSAMPLE_ROWS,
@@ -187,11 +188,14 @@ class Schedule:
 
         Few samples of sparse codes need refinements of their own, whose start is no estimate yet.
         """
-        drawn = self.context.drawn
-        few = has_few_samples(self.context.samples.n_samples, int(drawn.rows.shape[1]))
         if self.context.refine != "auto" or not self.is_nearly_white(MAX_UNEVENNESS):
             return False
-        return not few or measure_kurtosis(drawn.rows) > MAX_SPARSE_KURTOSIS
+        return not self.has_few_samples or measure_kurtosis(self.context.drawn.rows) > MAX_SPARSE_KURTOSIS
+
+    @property
+    def has_few_samples(self) -> bool:
+        """Whether samples are few for so many directions."""
+        return has_few_samples(self.context.samples.n_samples, int(self.context.drawn.rows.shape[1]))
 
     def is_nearly_white(self, most: float) -> bool:
         """Whether the second moments of samples differ from white ones by at most this much beyond chance."""
@@ -220,7 +224,9 @@ class Schedule:
 
     def is_very_loud(self, pilot: Estimate) -> bool:
         """Whether samples differ so much in loudness that no spike-and-slab law needs to be tried."""
-        return self.may_be_robust and pilot.converged and differ_in_loudness(self.context.drawn, pilot.A, VERY_LOUD)
+        if not self.may_be_robust or not pilot.converged:
+            return False
+        return self.has_few_samples or differ_in_loudness(self.context.drawn, pilot.A, VERY_LOUD)
 
     def estimate_robustly(self, pilot: Estimate, problem: Problem) -> Estimate | None:
         """The estimate for codes of any law; None if that of l_p is a better start for it, or believed to be better."""
@@ -237,8 +243,7 @@ class Schedule:
         problem = self._move_to(context.samples, problem)
         robust = RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
         found = robust.estimate(A, loud=loud, settled=settled)
-        few = has_few_samples(context.samples.n_samples, int(A.shape[1]))
-        if few and not (found.stopped or differ_in_loudness(context.drawn, found.A, VERY_LOUD)):
+        if self.has_few_samples and not (found.stopped or differ_in_loudness(context.drawn, found.A, LOUD)):
             return None  # codes are sparse and independent after all
         return found if found.stopped or not self._is_worse(found, pilot, rows) else None
 
