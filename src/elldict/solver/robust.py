@@ -175,7 +175,8 @@ class DependentStepper(Stepper):
     def propose(self, here: Iterate) -> tuple[Array, float]:
         """Where the step leads, and how far that is."""
         if len(self.values) % REFRESH_STEPS == 0:
-            crossed = estimate_crossed(here.objective, compute_codes(self.rows, here.A))
+            half = self.rows[::2]  # which tells curvatures as well
+            crossed = estimate_crossed(here.objective, compute_codes(half, here.A))
             self.direction = replace(self.direction, crossed=Backend.of(here.A).asarray(crossed, "float64"))
         self.values.append(here.stats.mean_value)
         moved = self.direction(here.stats, here.A)
