@@ -116,8 +116,8 @@ class Refinement:
             refined = run_phases(A, self.problem, self._make_phases(A, unidentifiable), secondary=pilot.objective)
             assert isinstance(refined.objective, SpikeSlabLikelihood)
             A, n_moved = self.drawn.separate_pairs(refined.A, refined.objective.law)
-            if n_moved == 0 or refined.stopped:
-                break
+            if n_moved == 0 or refined.stopped or not follows_spike_slab(self.drawn, refined.A, refined.objective.law):
+                break  # of codes of another law no pair is known to be mixed
         return refined
 
     def _choose_mixture(self, pilot: Estimate, wanted: str) -> Estimate:
