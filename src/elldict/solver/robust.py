@@ -72,6 +72,9 @@ MAX_VALUES = 2**20
 TEST_ROWS = 4096
 """Drawn samples, about, by which laws are compared and loudness is measured."""
 
+FIRST_ROUNDS = 60
+"""Rounds of expectation maximisation for the first law, which is followed by others every few steps."""
+
 LEAST_CURVATURE = 0.5
 """Of Newton's steps, relative to the size of the objective; more than elsewhere, because curvatures are those of few
 samples."""
@@ -241,7 +244,7 @@ class RobustEstimator:
             A, stopped = pilot.A, pilot.stopped
         if not loud and self.normalize == "auto":
             loudness = None
-        law = fit_mixture(compute_codes(normalize_rows(rows, loudness), A), self._choose_signs(A))
+        law = fit_mixture(compute_codes(normalize_rows(rows, loudness), A), self._choose_signs(A), FIRST_ROUNDS)
         if stopped:
             return self._complete(replace(pilot, objective=MixtureLikelihood(law)), loudness)
         first_phase = 1 + max([problem.first_phase, *(iteration.stage for iteration in problem.iterations)])
