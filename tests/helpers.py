@@ -8,8 +8,9 @@ from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import match_atoms
 from elldict.solver.directions import polar, power_step, random_orthonormal
+from elldict.solver.evaluate import evaluate
 from elldict.solver.loop import FitLog, Phase, run_starts
-from elldict.solver.objective import Lp, Quantities, evaluate
+from elldict.solver.objective import Lp, Quantities
 
 KINDS = ["uniform"] * 4 + ["binary"] * 2 + ["laplace"] * 4 + ["sparse"] * 2
 

@@ -10,7 +10,8 @@ from elldict.backend import base as generic
 from elldict.backend.base import Backend, is_foreign, to_numpy
 from elldict.metrics import recovery_error
 from elldict.solver.directions import polar
-from elldict.solver.objective import Lp, Quantities, evaluate
+from elldict.solver.evaluate import evaluate
+from elldict.solver.objective import Lp, Quantities
 
 
 @pytest.fixture(params=["array_api_strict", "torch"])

@@ -14,8 +14,8 @@ from elldict.diagnostics import doubt_estimate
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import recovery_error
 from elldict.result import Estimate
+from elldict.solver.evaluate import Statistics
 from elldict.solver.mixed_atoms import MixedPair, find_mixed_pairs, separate_pairs
-from elldict.solver.objective import Statistics
 
 
 def mixture(angle, n=8, r=2000, seed=0):

@@ -10,8 +10,9 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import match_atoms, recovery_error
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, polar, random_orthonormal
+from elldict.solver.evaluate import Statistics
 from elldict.solver.loop import mean_error
-from elldict.solver.objective import Lp, Quantities, Statistics, WithSecondary, sum_term
+from elldict.solver.objective import Lp, Quantities, WithSecondary, sum_term
 from elldict.solver.spike_slab import (
     CodeHistogram,
     SpikeSlab,

@@ -19,7 +19,8 @@ from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SmallerTilesWarning
 from elldict.solver.directions import lack_of_orthonormality, polar_by_products, polar_nearby, random_orthonormal
-from elldict.solver.objective import Lp, Quantities, evaluate
+from elldict.solver.evaluate import evaluate
+from elldict.solver.objective import Lp, Quantities
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_roughly, fit_spike_slab, update_spike_slab
 
 

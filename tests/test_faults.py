@@ -25,8 +25,9 @@ from elldict.data.statistics import compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.metrics import recovery_error
+from elldict.solver.evaluate import evaluate
 from elldict.solver.loop import choose_precision
-from elldict.solver.objective import Lp, Quantities, evaluate
+from elldict.solver.objective import Lp, Quantities
 
 
 def two_cores():

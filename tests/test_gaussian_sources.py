@@ -11,8 +11,8 @@ from elldict import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import match_atoms
 from elldict.solver.directions import PairwiseNewton, random_orthonormal
+from elldict.solver.evaluate import Statistics
 from elldict.solver.model_selection import distance_between, error_bar
-from elldict.solver.objective import Statistics
 from elldict.theory.error_bars import CodeMoments, atom_errors
 
 

@@ -13,8 +13,8 @@ from elldict.data.open import open_samples
 from elldict.data.subsample import Minibatches, Subsampler
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
+from elldict.solver.evaluate import Statistics
 from elldict.solver.loop import measure_sparsity
-from elldict.solver.objective import Statistics
 from elldict.solver.schedule import Schedule
 
 

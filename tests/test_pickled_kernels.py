@@ -11,7 +11,8 @@ from elldict.data.statistics import StatisticsKernel
 from elldict.solver.amp import CorruptionLaw, compute_schedule
 from elldict.solver.corruption import SparseCorruption
 from elldict.solver.directions import random_orthonormal
-from elldict.solver.objective import EvaluationKernel, Lp, Quantities, WithSecondary
+from elldict.solver.evaluate import EvaluationKernel
+from elldict.solver.objective import Lp, Quantities, WithSecondary
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 from elldict.transform import CodeKernel, likelihood_coder, soften
 

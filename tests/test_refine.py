@@ -10,7 +10,7 @@ from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
 from elldict.solver.directions import InverseIteration, PairwiseNewton, polar, random_orthonormal
-from elldict.solver.objective import Statistics
+from elldict.solver.evaluate import Statistics
 from elldict.theory import cramer_rao_bound, expected_error
 from elldict.theory.error_bars import CodeMoments, atom_errors
 

@@ -18,9 +18,11 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import match_atoms, recovery_error
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, pairwise_angles, polar, random_orthonormal
+from elldict.solver.evaluate import evaluate
+from elldict.solver.law_tests import differ_in_loudness, follows_spike_slab
 from elldict.solver.mixture import MixtureLikelihood, fit_mixture
-from elldict.solver.objective import Lp, Quantities, evaluate
-from elldict.solver.robust import differ_in_loudness, estimate_crossed, follows_spike_slab
+from elldict.solver.objective import Lp, Quantities
+from elldict.solver.robust import estimate_crossed
 
 ALL = Quantities.GRADIENT | Quantities.MOMENTS
 
@@ -173,7 +175,8 @@ def test_every_source_normalises_alike(loud, source, tmp_path):
     given = {"npy": str(tmp_path / "X.npy"), "dask": da.from_array(X, chunks=(700, 30)), "float32": X.astype("float32")}
     here, there = fit(X), fit(given[source])
     cosines = match_atoms(there.components_, here.components_).cosines
-    assert np.min(cosines) > (1 - 1e-10 if source != "float32" else 0.999)
+    # rounding to float32 may add or save a step, and the last ones are shorter than the error bar
+    assert np.max(2 * (1 - cosines**2)) < (1e-10 if source != "float32" else 0.5 * here.expected_error_)
 
 
 def test_a_stream_of_loud_samples_is_followed_by_the_normalisation_of_its_first():

@@ -16,8 +16,9 @@ from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import match_atoms, recovery_error
 from elldict.solver import mixture
 from elldict.solver.directions import polar, random_orthonormal
+from elldict.solver.evaluate import evaluate
 from elldict.solver.mixture import N_BINS, find_skewed, fit_mixture, make_components
-from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives, evaluate
+from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 from elldict.theory.error_bars import (
     CodeMoments,

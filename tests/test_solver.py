@@ -10,8 +10,9 @@ from helpers import one_step, plain_power_step, prepared, run_from, sums_at
 from elldict.backend.base import BufferedWork, FreshWork
 from elldict.result import Iterate
 from elldict.solver.directions import polar, random_orthonormal
+from elldict.solver.evaluate import Statistics, evaluate
 from elldict.solver.loop import Phase, Stepper, choose_precision
-from elldict.solver.objective import LinearCodes, Lp, Quantities, Statistics, Terms, evaluate, raise_to_power
+from elldict.solver.objective import LinearCodes, Lp, Quantities, Terms, raise_to_power
 
 
 @pytest.mark.parametrize("p", [2.2, 2.5, 3, 3.5, 4, 5, 6.7, 8, 20])

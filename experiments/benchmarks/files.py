@@ -32,7 +32,8 @@ from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import recovery_error
 from elldict.solver.directions import random_orthonormal
-from elldict.solver.objective import Lp, Quantities, evaluate
+from elldict.solver.evaluate import evaluate
+from elldict.solver.objective import Lp, Quantities
 from elldict.theory import cramer_rao_bound
 from experiments import ROOT
 

@@ -27,8 +27,8 @@ from elldict.data.statistics import PartialStatistics
 from elldict.persistence import list_iterations, tabulate_iterations, to_plain
 from elldict.record_file import Record, RecordFile, RecordFileError
 from elldict.result import Callback, Iteration
+from elldict.solver.evaluate import Statistics
 from elldict.solver.loop import Phase, PhasePosition, Problem
-from elldict.solver.objective import Statistics
 
 RECORDED_TYPES: dict[str, Any] = {"Statistics": Statistics, "PartialStatistics": PartialStatistics}
 """Results of passes that are recorded; others are computed again."""

@@ -15,9 +15,10 @@ from elldict.backend.base import Array, Backend, to_numpy, total
 from elldict.data.statistics import SampleStatistics, Whitening
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.result import Estimate, FitResult
+from elldict.solver.evaluate import Statistics, find_unidentifiable
 from elldict.solver.loop import Phase
 from elldict.solver.mixed_atoms import MixedPair
-from elldict.solver.objective import Lp, Objective, Statistics, compute_derivatives, find_unidentifiable
+from elldict.solver.objective import Lp, Objective, compute_derivatives
 from elldict.solver.spike_slab import SpikeSlabLikelihood
 from elldict.solver.whitened_atoms import measure_departure
 from elldict.theory.error_bars import (

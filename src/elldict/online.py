@@ -15,9 +15,9 @@ from elldict.data.subsample import MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATUR
 from elldict.diagnostics import estimate_atom_errors, make_result
 from elldict.fit import Fit, Options, fit_dictionary, signs_of_largest
 from elldict.result import Estimate, FitResult
+from elldict.solver.evaluate import Statistics
 from elldict.solver.loop import FitLog
 from elldict.solver.mixture import MixtureLikelihood
-from elldict.solver.objective import Statistics
 from elldict.solver.online import OnlineModel
 from elldict.validation import check_n_components_at_most
 

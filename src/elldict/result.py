@@ -14,9 +14,10 @@ from elldict.backend.base import Array
 if TYPE_CHECKING:
     from elldict.data.statistics import Loudness
     from elldict.solver.amp import CorruptionLaw
+    from elldict.solver.evaluate import Statistics
     from elldict.solver.mixed_atoms import MixedPair
     from elldict.solver.mixture import MixtureLaw
-    from elldict.solver.objective import Objective, Statistics
+    from elldict.solver.objective import Objective
     from elldict.solver.spike_slab import SpikeSlab
 
 

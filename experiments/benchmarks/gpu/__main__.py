@@ -27,7 +27,8 @@ from elldict.data.dataset import ArrayDataset
 from elldict.data.gpu_stream import GpuStreamDataset
 from elldict.data.statistics import Whitening
 from elldict.solver.directions import polar, random_orthonormal
-from elldict.solver.objective import Lp, Quantities, evaluate
+from elldict.solver.evaluate import evaluate
+from elldict.solver.objective import Lp, Quantities
 from experiments import BENCHMARK_RESULTS
 from experiments.harness.machine import made_by
 from experiments.harness.store import DONE, Record, Store

@@ -4,6 +4,7 @@ python -m experiments.benchmarks.real               # 2 seeds, some minutes; sto
 python -m experiments.benchmarks.real --sets china digits   # sets with these in their names
 python -m experiments.benchmarks.real --seeds 1     # a quick run, which is not stored
 python -m experiments.benchmarks.real --stored      # the table of the last run that was stored
+python -m experiments.benchmarks.real --stored --picture   # and docs/images/real-data.png
 python -m experiments.benchmarks.real --data DIR    # every .npy and .npz file (array X) of a folder; not stored
 python -m experiments.benchmarks.real --data DIR --blocks eeg fmri   # with these in its name: blocks are held out
 
@@ -163,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, help=f"a run of so many seeds, which is not stored (default: {SEEDS})")
     parser.add_argument("--stored", action="store_true", help="run nothing, print what is stored")
+    parser.add_argument("--picture", action="store_true", help="draw docs/images/real-data.png as well")
     parser.add_argument("--data", type=Path, metavar="DIR", help="files of this folder instead of what packages bring")
     parser.add_argument("--blocks", nargs="+", default=[], metavar="PART", help="parts of names of recordings in DIR")
     parser.add_argument("--sets", nargs="+", default=[""], metavar="PART", help="parts of names of sets to be run")
@@ -181,6 +183,10 @@ def main() -> None:
             sets = run(chosen, SEEDS, store)
     print_verdict(sets)
     print(LEGEND)
+    if options.picture:
+        from experiments.benchmarks.real.picture import draw  # noqa: PLC0415  tables need no matplotlib
+
+        draw(sets)
 
 
 if __name__ == "__main__":

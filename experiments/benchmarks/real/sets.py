@@ -93,7 +93,7 @@ def load_colour(name: str) -> NDArray[Any]:
 
 
 def load_skimage(name: str) -> NDArray[Any]:
-    """A grey image of scikit-image."""
+    """An image of scikit-image."""
     return np.asarray(getattr(required("skimage.data", "scikit-image"), name)())
 
 
@@ -103,7 +103,7 @@ def load_table(load: Callable[[], Any]) -> Matrix:
 
 
 def _patches(name: str, size: int, k: int, load: Callable[[str], NDArray[Any]], module: str = "sklearn") -> RealSet:
-    colour = " in colour" if load is load_colour else ""
+    colour = " in colour" if load is load_colour or name in ("chelsea", "coffee") else ""
     title = f"{name}{colour}, {size}x{size} patches"
     return RealSet(title, lambda: cut_patches(load(name), size), k, module=module)
 
@@ -116,6 +116,9 @@ PACKAGED = (
     RealSet("handwritten digits", lambda: load_table(datasets.load_digits), 30),
     RealSet("breast cancer", lambda: load_table(datasets.load_breast_cancer), 10),
     *(_patches(name, 8, 63, load_skimage, "skimage") for name in ("camera", "coins", "brick", "grass")),
+    *(_patches(name, 8, 63, load_skimage, "skimage") for name in ("gravel", "moon", "clock", "cell")),
+    *(_patches(name, 6, 60, load_skimage, "skimage") for name in ("chelsea", "coffee")),
+    RealSet("wine", lambda: load_table(datasets.load_wine), 5),
 )
 """Sets that scikit-learn and scikit-image bring along, without a download."""
 

@@ -27,7 +27,8 @@ from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import StatisticsKernel, Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.solver.directions import random_orthonormal
-from elldict.solver.objective import EvaluationKernel, Lp, Quantities, evaluate
+from elldict.solver.evaluate import EvaluationKernel, evaluate
+from elldict.solver.objective import Lp, Quantities
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.scaling.tables import rewrite
 from experiments.harness.machine import busy_share, made_by

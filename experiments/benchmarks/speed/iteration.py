@@ -23,7 +23,8 @@ from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.solver.directions import power_step, random_orthonormal
-from elldict.solver.objective import Lp, Quantities, evaluate
+from elldict.solver.evaluate import evaluate
+from elldict.solver.objective import Lp, Quantities
 from experiments import BENCHMARK_RESULTS
 from experiments.harness.machine import made_by
 from experiments.harness.store import DONE, Record, Store

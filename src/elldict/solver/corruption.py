@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Work, to_numpy
 from elldict.data.dataset import ArrayDataset
+from elldict.data.statistics import Whitening
 from elldict.data.subsample import SUBSAMPLE_ROWS_PER_FEATURE
 from elldict.result import Estimate
 from elldict.solver.amp import MAX_ROUNDS, AmpRound, CorruptionLaw, clean, compute_schedule, first_residual, learn_law
+from elldict.solver.code_subsample import MAX_VALUES
 from elldict.solver.directions import PairwiseNewton
 from elldict.solver.loop import Phase, Problem, run_phases
 from elldict.solver.objective import Quantities
@@ -103,7 +105,7 @@ class CorruptionSubsample:
 
 
 def estimate_corrupted(A: Array, problem: Problem, drawn: CorruptionSubsample, lp_phase: Phase) -> Estimate:
-    """Where the loop ends from A: first on drawn samples, then on all."""
+    """Where the loop ends from A: first on drawn samples, and if they settle on all."""
     phase = Phase(
         drawn.make_objective(A),
         PairwiseNewton(),
@@ -117,10 +119,19 @@ def estimate_corrupted(A: Array, problem: Problem, drawn: CorruptionSubsample, l
     share = drawn.samples.n_samples / problem.samples.n_samples
     if share < 0.5:
         pilot = run_phases(A, replace(problem, samples=drawn.samples, share=share), [phase])
-        if pilot.stopped:
+        if pilot.stopped or not pilot.converged:
             return pilot
         A, phase = pilot.A, replace(phase, objective=pilot.objective)
     return run_phases(A, problem, [phase])
+
+
+def suspects_corruption(rows: Array, whitening: Whitening, A: Array, law: SpikeSlab, rng: np.random.Generator) -> bool:
+    """Whether drawn samples look corrupted. Only entries of samples that are not whitened can have been hit."""
+    if whitening.to_white is not None:
+        return False
+    # as few of them on every device: the host does this
+    few = rows[:: max(1, 4 * rows.shape[0] * rows.shape[1] // MAX_VALUES), :]
+    return looks_corrupted(to_numpy(few), A, law, rng)
 
 
 def looks_corrupted(rows: NDArray[np.float64], A: Array, law: SpikeSlab, rng: np.random.Generator) -> bool:

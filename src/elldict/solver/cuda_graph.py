@@ -24,8 +24,9 @@ from elldict.solver.directions import (
     polar_nearby,
     power_step,
 )
+from elldict.solver.evaluate import Statistics, evaluate
 from elldict.solver.loop import OBJECTIVE_ROUNDING, Phase, Problem, Stepper, mean_error, to_standard_error
-from elldict.solver.objective import Lp, Objective, Quantities, Statistics, evaluate
+from elldict.solver.objective import Lp, Objective, Quantities
 from elldict.solver.spike_slab import Coefficients, SpikeSlab, SpikeSlabLikelihood, move_to_host
 
 MAX_WORK = 5e9

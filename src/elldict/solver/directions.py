@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, svd
-from elldict.solver.objective import Quantities, Statistics
+from elldict.solver.evaluate import Statistics
+from elldict.solver.objective import Quantities
 
 LEAST_SINGULAR_VALUE = 1e-6
 """Relative to the largest: smaller ones would be lost in rounding, and are left to the decomposition."""

@@ -20,16 +20,8 @@ from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.result import Callback, Estimate, Iterate, Iteration
 from elldict.solver.directions import Direction, polar, power_step
-from elldict.solver.objective import (
-    Lp,
-    Objective,
-    Quantities,
-    Statistics,
-    WithSecondary,
-    evaluate,
-    primary_of,
-    score_sparsity,
-)
+from elldict.solver.evaluate import Statistics, evaluate, score_sparsity
+from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, primary_of
 from elldict.theory.error_bars import atom_errors
 
 DEFAULT_TOL = 1e-6

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array, to_numpy, total
 from elldict.result import Estimate
 from elldict.solver.corruption import SparseCorruption
-from elldict.solver.objective import Statistics, find_unidentifiable
+from elldict.solver.evaluate import Statistics, find_unidentifiable
 from elldict.solver.spike_slab import SpikeSlab
 from elldict.theory.error_bars import CodeMoments, atom_errors, with_small_sample_correction
 

@@ -26,6 +26,7 @@ from elldict.data.statistics import Loudness, PartialStatistics, SampleStatistic
 from elldict.result import Estimate
 from elldict.solver.code_subsample import LEAST_NOISE, fit_with_signs
 from elldict.solver.directions import FAR_CURVATURE, MAX_ANGLE, polar
+from elldict.solver.evaluate import Statistics, evaluate, find_unidentifiable
 from elldict.solver.loop import choose_precision
 from elldict.solver.mixed_atoms import MixedPair
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood
@@ -38,15 +39,7 @@ from elldict.solver.model_selection import (
     distance_between,
     is_exact,
 )
-from elldict.solver.objective import (
-    Lp,
-    Objective,
-    Quantities,
-    Statistics,
-    compute_derivatives,
-    evaluate,
-    find_unidentifiable,
-)
+from elldict.solver.objective import Lp, Objective, Quantities, compute_derivatives
 from elldict.solver.running import Matrix, RunningHistogram, RunningStatistics
 from elldict.solver.spike_slab import MIN_NOISE_PER_MOVE, SpikeSlab, SpikeSlabLikelihood
 

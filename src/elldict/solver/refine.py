@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, to_numpy
+from elldict.backend.base import Array
 from elldict.result import Estimate
-from elldict.solver.code_subsample import MAX_VALUES, CodeSubsample
-from elldict.solver.corruption import CorruptionSubsample, SparseCorruption, estimate_corrupted, looks_corrupted
+from elldict.solver.code_subsample import CodeSubsample
+from elldict.solver.corruption import CorruptionSubsample, SparseCorruption, estimate_corrupted, suspects_corruption
 from elldict.solver.directions import InverseIteration, PairwiseNewton
+from elldict.solver.law_tests import follows_spike_slab, has_few_samples, is_nearly_white
 from elldict.solver.loop import NOISE_FRACTION, PILOT_TOL, Phase, Problem, run_phases
 from elldict.solver.mixed_atoms import keep_plain_mixtures
 from elldict.solver.mixture import MixtureLikelihood
@@ -27,14 +28,10 @@ from elldict.solver.model_selection import (
     find_left_out,
 )
 from elldict.solver.objective import Lp, Objective, Quantities
-from elldict.solver.robust import follows_spike_slab, is_nearly_white
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
 
 MAX_SEPARATIONS = 4
 """Times that mixed pairs are separated before they are reported instead."""
-
-FEW_PER_DIRECTION, MAX_INVERSE_WORK = 20, 2e10
-"""Samples a direction, and samples times the cube of directions, up to which inverse iteration is worth its price."""
 
 MAX_INVERSE_STEPS = 40
 """Six are enough where recovery is exact."""
@@ -47,12 +44,6 @@ SMALL_EXPONENTS, MAX_SMALL_STEPS = (2.5, 2.2), 300
 
 LAW_SLACK = 1e-3
 """Fall of the mean log-likelihood that an update of the law alone can cause."""
-
-
-def has_few_samples(n_samples: int, n_directions: int) -> bool:
-    """Whether samples are so few that inverse iteration is worth its price: angles of pairs depend on each other."""
-    few = n_samples <= FEW_PER_DIRECTION * n_directions
-    return few and n_samples * n_directions**3 <= MAX_INVERSE_WORK
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ class Refinement:
         pilot = self._separate_atoms(pilot)
         if wanted == "sparse-corruption":
             return self._complete_cleaned(self._clean(pilot), "refined: as asked")
-        refined = self.climb(pilot, self._find_left_out(pilot, wanted))
+        refined = self.climb(pilot, self._find_left_out(pilot, wanted), asked=wanted != "auto")
         law = self.drawn.fit_law(refined.A, pilot.stats.signs)
         mixed = self.drawn.find_mixed_pairs(refined.A, law)
         decision = AS_ASKED if wanted != "auto" else decide(pilot, refined, law, len(mixed))
@@ -85,7 +76,7 @@ class Refinement:
             wanted == "auto"
             and not decision.exact
             and not refined.stopped
-            and self.suspects_corruption(pilot.A, before)
+            and suspects_corruption(self.drawn.rows, self.problem.whitening, pilot.A, before, self.rng)
         ):
             other = self._clean(pilot)
             on_cleaned = decide_on_cleaned(pilot, other, before.noise)
@@ -105,10 +96,13 @@ class Refinement:
             return kept
         return self._choose_mixture(pilot, "auto")
 
-    def climb(self, pilot: Estimate, unidentifiable: NDArray[np.bool_] | None = None) -> Estimate:
+    def climb(
+        self, pilot: Estimate, unidentifiable: NDArray[np.bool_] | None = None, *, asked: bool = False
+    ) -> Estimate:
         """The estimate of the likelihood, again from where mixed pairs are separated, as long as there are any.
 
-        Atoms that are `unidentifiable` (m,) are not turned towards each other.
+        Atoms that are `unidentifiable` (m,) are not turned towards each other. Of codes of another law no pair is known
+        to be mixed, unless the law was `asked` for.
         """
         assert isinstance(pilot.objective, Lp)
         A = self._anneal(pilot)
@@ -116,8 +110,10 @@ class Refinement:
             refined = run_phases(A, self.problem, self._make_phases(A, unidentifiable), secondary=pilot.objective)
             assert isinstance(refined.objective, SpikeSlabLikelihood)
             A, n_moved = self.drawn.separate_pairs(refined.A, refined.objective.law)
-            if n_moved == 0 or refined.stopped or not follows_spike_slab(self.drawn, refined.A, refined.objective.law):
-                break  # of codes of another law no pair is known to be mixed
+            if n_moved == 0 or refined.stopped:
+                break
+            if not asked and not follows_spike_slab(self.drawn, refined.A, refined.objective.law):
+                break
         return refined
 
     def _choose_mixture(self, pilot: Estimate, wanted: str) -> Estimate:
@@ -134,14 +130,6 @@ class Refinement:
         completed = self.complete(refined, law, decision.reason)
         assert isinstance(refined.objective, MixtureLikelihood)
         return replace(completed, refined="mixture", mixture=refined.objective.law)
-
-    def suspects_corruption(self, A: Array, law: SpikeSlab) -> bool:
-        """Whether samples look corrupted. Only entries of samples that are not whitened can have been hit."""
-        if self.problem.whitening.to_white is not None:
-            return False
-        rows = self.drawn.rows  # as few of them on every device: the host does this
-        few = rows[:: max(1, 4 * rows.shape[0] * rows.shape[1] // MAX_VALUES), :]
-        return looks_corrupted(to_numpy(few), A, law, self.rng)
 
     def complete(self, found: Estimate, law: SpikeSlab, reason: str) -> Estimate:
         """A refined estimate, with the law of the codes and the statistics of l_p there."""

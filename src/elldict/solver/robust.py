@@ -8,7 +8,6 @@ there. If samples do not differ in loudness, the last steps are taken without no
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,40 +19,11 @@ from elldict.data.statistics import Loudness, Whitening
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar, turn
+from elldict.solver.law_tests import thin
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
-from elldict.solver.mixture import MixtureLikelihood, find_skewed, fit_mixture, update_mixture
+from elldict.solver.mixture import MixtureLikelihood, fit_mixture, update_mixture
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
-from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 from elldict.theory.error_bars import CodeMoments, choose_signs
-
-N_TESTED_ATOMS = 24
-"""Atoms by whose codes the spike-and-slab law is compared with mixtures, and loudness is measured."""
-
-MAX_LOG_RATIO = 30.0
-"""Nats by which chance may let a mixture fit the codes of one of these atoms better."""
-
-MAX_SKEWED = 0.25
-"""Share of these atoms that may have skewed codes."""
-
-TEST_ROUNDS = 25
-"""Rounds of expectation maximisation for the mixture of this comparison. So few leave it short of the maximum by what a
-free choice of weights gains by chance: spike-and-slab codes fit it worse than their own law, and others better."""
-
-MAX_UNEVENNESS, WHITE = 0.1, 0.002
-"""Mean square, over directions, of what the second moments of samples differ by from white ones, beyond chance, up to
-which the dependence of codes is not due to atoms that are not orthogonal; and up to which the likelihood of a law that
-is fitted freely is not biased by that."""
-
-UNEVEN_BY_CHANCE = 4.0
-"""Times that chance may exceed what is expected of it there."""
-
-LOUD_SCORE, MIN_LOUDNESS, LOUD, VERY_LOUD = 4.0, 0.02, 0.1, 0.25
-"""Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
-loudness; the value that few samples need for that; and the one beyond which corrupted entries do not bring it."""
-
-MAX_SPARSE_KURTOSIS = 100.0
-"""Mean kurtosis of codes, if they were independent, beyond which few samples are taken for loud ones: codes that are
-zero or Gaussian have it at a density below .03."""
 
 SUBSAMPLE_ROWS = 25_000
 """Samples, at least, of the first steps, or the square of the directions. Fewer find atoms that fit others worse, and
@@ -69,9 +39,6 @@ and Newton's step for each pair by itself goes half the way only."""
 MAX_VALUES = 2**20
 """Values of the samples from which the start is computed: 8 MB."""
 
-TEST_ROWS = 4096
-"""Drawn samples, about, by which laws are compared and loudness is measured."""
-
 FIRST_ROUNDS = 60
 """Rounds of expectation maximisation for the first law, which is followed by others every few steps."""
 
@@ -79,87 +46,16 @@ LEAST_CURVATURE = 0.5
 """Of Newton's steps, relative to the size of the objective; more than elsewhere, because curvatures are those of few
 samples."""
 
-L1_END, LIKELIHOOD_END = (0.02, 0.01), (0.25, 0.05)
+L1_END, LIKELIHOOD_END, SETTLED_END = (0.02, 0.01), (0.25, 0.05), (0.1, 0.02)
 """Share of the standard error below which steps are the last, and share of the rise of the objective so far below which
-that of the last few is of no more use. The likelihood ends earlier: its last steps fit noise."""
+that of the last few is of no more use. The likelihood ends earlier, because its last steps fit noise, unless the error
+bar of l_p was small already."""
 
 LAW_SLACK = 1e-4
 """Fall of the log-likelihood of a code, in nats, that a new law can cause: it fits drawn samples better, not all."""
 
 MAX_STEPS = 200
 """Steps after which an objective that still rises is left."""
-
-
-def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = None) -> bool:
-    """Whether the spike-and-slab law, if known, fits the codes of drawn samples as well as mixtures of Gaussians do.
-
-    It is symmetric: codes that are skewed beyond chance do not follow it.
-    """
-    few = choose_few(A)
-    Z = to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[few]))
-    if np.mean(find_skewed(Z, np.std(Z, axis=0))) > MAX_SKEWED:
-        return False
-    if law is None:
-        own = fit_spike_slab(CodeHistogram.of(Z), least_noise=drawn.least_noise)
-    else:
-        own = replace(law, density=law.density[few], power=law.power[few])
-    mixture = fit_mixture(Z, np.ones(Z.shape[1]), rounds=TEST_ROUNDS, may_be_skewed=False)
-    better = MixtureLikelihood(mixture).log_density(Z, np) - SpikeSlabLikelihood(own).log_density(Z, np)
-    ratio = np.mean(better, axis=0)
-    return bool(np.mean(ratio) < 0 and np.max(ratio) * len(Z) < MAX_LOG_RATIO)
-
-
-def choose_few(A: Array) -> NDArray[np.int64]:
-    """Atoms of A (m, k) by which the codes of all are judged."""
-    m = int(A.shape[0])
-    return np.linspace(0, m - 1, min(m, N_TESTED_ATOMS)).astype(np.int64)
-
-
-def score_laws(rows: NDArray[np.float64], A: Array) -> float:
-    """Mean log density of a sample of `rows` (b, k), in nats; each half by the laws of codes of the other half."""
-    Z, total = rows @ to_numpy(A).T, 0.0
-    for part, other in ((Z[::2], Z[1::2]), (Z[1::2], Z[::2])):
-        law = fit_mixture(part, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
-        total += float(np.sum(MixtureLikelihood(law).log_density(other, np)))
-    return total / len(Z)
-
-
-def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float, most: float = MAX_UNEVENNESS) -> bool:
-    """Whether samples are white, or so nearly that codes do not depend on each other for that reason.
-
-    The second moments of r white samples differ from the identity by E |y|^4 / k r, as a mean square over directions.
-    """
-    S = whitening.second_moments
-    if S is None:
-        return True
-    k, squares = int(S.shape[0]), np.sum(to_numpy(drawn.rows) ** 2, axis=1)
-    chance = float(np.mean(squares**2)) / (k * n_samples)
-    return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < most + UNEVEN_BY_CHANCE * chance
-
-
-def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNESS) -> bool:
-    """Whether all codes of a drawn sample are large together: their sizes are correlated by at least this much."""
-    correlation, error = measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
-    return correlation > max(LOUD_SCORE * error, least)
-
-
-def measure_kurtosis(rows: Array) -> float:
-    """Mean kurtosis of the codes of samples (b, k) if these were independent, by |y|^2, which no rotation changes."""
-    squares = np.sum(to_numpy(rows) ** 2, axis=1)
-    return float(rows.shape[1] * np.var(squares) / np.mean(squares) ** 2 - 2)
-
-
-def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean correlation of z^2 / (z^2 + E z^2) over pairs of codes Z (b, m), and its standard error.
-
-    It is zero for independent codes of any law, and bounded, so that a few large codes do not decide.
-    """
-    z2 = Z**2
-    u = z2 / (z2 + np.mean(z2, axis=0))
-    u = (u - np.mean(u, axis=0)) / np.std(u, axis=0)
-    b, m = u.shape
-    each = (np.sum(u, axis=1) ** 2 - np.sum(u**2, axis=1)) / (m * (m - 1))
-    return float(np.mean(each)), float(np.std(each)) / math.sqrt(b)
 
 
 @dataclass
@@ -178,7 +74,7 @@ class DependentStepper(Stepper):
     def propose(self, here: Iterate) -> tuple[Array, float]:
         """Where the step leads, and how far that is."""
         if len(self.values) % REFRESH_STEPS == 0:
-            half = self.rows[::2]  # which tells curvatures as well
+            half = self.rows[::2, :]  # which tells curvatures as well
             crossed = estimate_crossed(here.objective, compute_codes(half, here.A))
             self.direction = replace(self.direction, crossed=Backend.of(here.A).asarray(crossed, "float64"))
         self.values.append(here.stats.mean_value)
@@ -240,7 +136,7 @@ class RobustEstimator:
         if not settled:
             share = problem.share * self.subsample.n_samples / problem.samples.n_samples
             few = replace(problem, samples=self.subsample, share=share)
-            pilot = self._climb(few, loudness, Lp(1.0), A)
+            pilot = self._climb(few, loudness, Lp(1.0), A, L1_END)
             A, stopped = pilot.A, pilot.stopped
         if not loud and self.normalize == "auto":
             loudness = None
@@ -249,7 +145,8 @@ class RobustEstimator:
             return self._complete(replace(pilot, objective=MixtureLikelihood(law)), loudness)
         first_phase = 1 + max([problem.first_phase, *(iteration.stage for iteration in problem.iterations)])
         problem = replace(problem, first_phase=first_phase)
-        return self._complete(self._climb(problem, loudness, MixtureLikelihood(law), A), loudness)
+        end = SETTLED_END if settled else LIKELIHOOD_END
+        return self._complete(self._climb(problem, loudness, MixtureLikelihood(law), A, end), loudness)
 
     def _choose_signs(self, A: Array) -> NDArray[np.float64]:
         """Signs of the atoms, by the codes of drawn samples as they are."""
@@ -260,10 +157,12 @@ class RobustEstimator:
         means = (to_numpy(Backend.of(Z).xp.mean(each, axis=0)) for each in (g * Z, g * g, slope, Z * Z))
         return to_numpy(choose_signs(CodeMoments(*means), int(Z.shape[0]), lp.p))
 
-    def _climb(self, problem: Problem, loudness: Loudness | None, objective: Objective, A: Array) -> Estimate:
+    def _climb(
+        self, problem: Problem, loudness: Loudness | None, objective: Objective, A: Array, end: tuple[float, float]
+    ) -> Estimate:
         """Take steps on samples of this loudness as long as they are of use."""
         lp, rows = self.lp_phase, normalize_rows(Backend.of(A).asarray(self.rows, "float64"), loudness)
-        noise_fraction, min_rise = L1_END if isinstance(objective, Lp) else LIKELIHOOD_END
+        noise_fraction, min_rise = end
         phase = Phase(
             objective,
             PairwiseNewton(),
@@ -306,26 +205,18 @@ class RobustEstimator:
         )
 
 
-def draw_rows(samples: Dataset, whitening: Whitening) -> NDArray[np.float64]:
-    """Samples drawn uniformly, in whitened coordinates (b, k); the same ones whatever the seed of the fit."""
+def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Some samples in whitened coordinates (b, k), and a start (k, k) from more; the same whatever the seed of a fit.
+
+    The start is the eigenvectors of E |y|^2 y y^T. Were codes independent, they would be the atoms, as far as these
+    differ in kurtosis.
+    """
     r = samples.n_samples
     b = min(r, max(1, MAX_VALUES // samples.n_features))
     index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
-    return to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
-
-
-def find_loud_axes(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Eigenvectors (k, k) of E |y|^2 y y^T over samples (b, k): a start that depends on nothing else.
-
-    Were codes independent, they would be the atoms, as far as these differ in kurtosis.
-    """
+    rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
-    return np.asarray(np.linalg.eigh(weighted.T @ rows)[1].T)
-
-
-def thin(rows: Array) -> Array:
-    """About `TEST_ROWS` of drawn samples, from all parts of them: they are in the order of the samples."""
-    return rows[:: max(1, round(int(rows.shape[0]) / TEST_ROWS)), :]
+    return np.ascontiguousarray(thin(rows)), np.linalg.eigh(weighted.T @ rows)[1].T
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,10 @@ from elldict.data.statistics import Whitening
 from elldict.data.subsample import GROWTH, Minibatches, Subsampler
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
+from elldict.solver.corruption import suspects_corruption
 from elldict.solver.directions import FAR_CURVATURE, PairwiseNewton, leave_out, pairwise_angles, random_orthonormal
+from elldict.solver.evaluate import Statistics, find_unidentifiable, score_sparsity
+from elldict.solver.law_tests import LawTests, has_few_samples
 from elldict.solver.loop import (
     DEFAULT_TOL,
     NOISE_FRACTION,
@@ -34,33 +38,9 @@ from elldict.solver.loop import (
     run_starts,
 )
 from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, error_bar, is_exact
-from elldict.solver.objective import (
-    Lp,
-    Quantities,
-    Statistics,
-    WithSecondary,
-    find_unidentifiable,
-    primary_of,
-    score_sparsity,
-)
-from elldict.solver.refine import LAW_SLACK, Refinement, has_few_samples
-from elldict.solver.robust import (
-    LOUD,
-    MAX_SPARSE_KURTOSIS,
-    MAX_UNEVENNESS,
-    SUBSAMPLE_ROWS,
-    VERY_LOUD,
-    WHITE,
-    RobustEstimator,
-    differ_in_loudness,
-    draw_rows,
-    find_loud_axes,
-    follows_spike_slab,
-    is_nearly_white,
-    measure_kurtosis,
-    score_laws,
-    thin,
-)
+from elldict.solver.objective import Lp, Quantities, WithSecondary, primary_of
+from elldict.solver.refine import LAW_SLACK, Refinement
+from elldict.solver.robust import SUBSAMPLE_ROWS, RobustEstimator, draw_rows
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
 from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
 
@@ -124,16 +104,13 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     """Evaluate few samples first."""
     schedule = Schedule(context, Subsampler(context.samples, context.rng, several=context.n_starts > 1))
     pilot, problem, history, n_before = schedule.run_pilot(starts)
-    estimate = schedule.refine(pilot, problem) if schedule.will_refine and not schedule.is_very_loud(pilot) else None
+    estimate = schedule.refine(pilot, problem) if schedule.will_refine and not schedule.is_loud(pilot) else None
     refined = estimate or pilot
-    tried = not is_exact_estimate(refined) and schedule.needs_robust_estimate(refined, problem)
+    tried = not is_exact_estimate(refined) and schedule.refuses_law(refined, problem)
     if tried:
         estimate = schedule.estimate_robustly(refined, problem) or estimate
     if estimate is None:
-        estimate, on_all = schedule.estimate_on_all(pilot, problem)
-        evident = estimate.refined is None and schedule.is_nearly_white(WHITE)
-        if not tried and evident and schedule.needs_robust_estimate(estimate, on_all):
-            estimate = schedule.estimate_robustly(estimate, on_all) or estimate
+        estimate = schedule.estimate_on_all(pilot, problem, tried=tried)
     return estimate, (*history, *problem.iterations[n_before:])
 
 
@@ -143,6 +120,26 @@ class Schedule:
 
     context: FitContext  # its phases by Newton's step
     subsampler: Subsampler
+
+    @cached_property
+    def tests(self) -> LawTests:
+        """Of the codes of drawn samples."""
+        context = self.context
+        return LawTests(context.drawn, context.whitening, context.samples.n_samples, context.rng)
+
+    @property
+    def tests_laws(self) -> bool:
+        """Whether codes are tested for another law than that of the refinement."""
+        return self.context.refine == "auto" and self.tests.can_apply
+
+    def is_loud(self, pilot: Estimate) -> bool:
+        """Whether samples differ so much in loudness that no refinement needs to be tried."""
+        return self.tests_laws and self.tests.is_very_loud(pilot)
+
+    def refuses_law(self, pilot: Estimate, problem: Problem) -> bool:
+        """Whether codes follow another law; those of atoms that have not settled on few samples tell nothing."""
+        settled = problem.samples is self.context.samples or pilot.converged
+        return self.tests_laws and settled and self.tests.refuses_law(pilot)
 
     @property
     def will_refine(self) -> bool:
@@ -163,7 +160,7 @@ class Schedule:
         n_before = len(problem.iterations)
         pilot = self._seek_less_sparse(pilot, problem, phases[-1])
         while samples is not context.samples and not pilot.stopped:
-            if not isinstance(samples, Minibatches) and (is_small(pilot) or self.needs_robust_estimate(pilot, problem)):
+            if not isinstance(samples, Minibatches) and (is_small(pilot) or self.refuses_law(pilot, problem)):
                 break
             samples = self._choose_next(samples, pilot)
             problem = self._move_to(samples, problem)
@@ -171,89 +168,37 @@ class Schedule:
             pilot = self._seek_less_sparse(run_phases(pilot.A, problem, [phase]), problem, phase)
         phase = self._make_phases(samples)[-1]
         going_on = self._cut_short(phase, samples) is not phase and not (pilot.converged or pilot.stopped)
-        if going_on and not self.needs_robust_estimate(pilot, problem):
+        if going_on and not self.refuses_law(pilot, problem):
             problem = replace(problem, first_phase=problem.first_phase + 1)
             pilot = run_phases(pilot.A, problem, [replace(phase, max_iter=phase.max_iter - LOOK_AFTER)])
         return pilot, problem, history, n_before
 
     def _cut_short(self, phase: Phase, samples: Dataset) -> Phase:
         """The phase with so few steps on all samples that codes can be looked at before the others are taken."""
-        if samples is not self.context.samples or not self.may_be_robust or phase.max_iter <= LOOK_AFTER:
+        if samples is not self.context.samples or not self.tests_laws or phase.max_iter <= LOOK_AFTER:
             return phase
         return replace(phase, max_iter=LOOK_AFTER)
 
-    @property
-    def may_be_robust(self) -> bool:
-        """Whether codes are tested for that: not if samples are far from white, or few and no louder than sparse ones.
+    def estimate_robustly(self, pilot: Estimate, problem: Problem, *, at_last: bool = False) -> Estimate | None:
+        """The estimate for codes of any law; None if the one before it is better.
 
-        Few samples of sparse codes need refinements of their own, whose start is no estimate yet.
+        Or if atoms are less sparse than Gaussian ones: that of l_p on all samples is a better start for these, where it
+        begins `at_last`.
         """
-        if self.context.refine != "auto" or not self.is_nearly_white(MAX_UNEVENNESS):
-            return False
-        return not self.has_few_samples or measure_kurtosis(self.context.drawn.rows) > MAX_SPARSE_KURTOSIS
-
-    @property
-    def has_few_samples(self) -> bool:
-        """Whether samples are few for so many directions."""
-        return has_few_samples(self.context.samples.n_samples, int(self.context.drawn.rows.shape[1]))
-
-    def is_nearly_white(self, most: float) -> bool:
-        """Whether the second moments of samples differ from white ones by at most this much beyond chance."""
-        context = self.context
-        return is_nearly_white(context.whitening, context.drawn, context.samples.n_samples, most)
-
-    def needs_robust_estimate(self, pilot: Estimate, problem: Problem) -> bool:
-        """Whether the codes of an estimate for all directions follow no spike-and-slab law, or are loud together.
-
-        Atoms of an l_p estimate are still mixed a little: their law tells nothing, and their loudness only if they have
-        settled. Those that have not settled on few samples tell nothing at all.
-        """
-        m, k = pilot.A.shape
-        unsettled = problem.samples is not self.context.samples and not pilot.converged
-        if not self.may_be_robust or pilot.stopped or m < k or m < 2 or unsettled:
-            return False
-        drawn, law = self.context.drawn, pilot.law
-        if law is None and not differ_in_loudness(drawn, pilot.A):
-            return False
-        if (law is not None or not pilot.converged) and follows_spike_slab(drawn, pilot.A, law):
-            return False
-        if differ_in_loudness(drawn, pilot.A, VERY_LOUD):
-            return True
-        refinement = Refinement(problem, drawn, self.context.phases[-1], self.context.rng)
-        return not refinement.suspects_corruption(pilot.A, law or drawn.fit_rough_law(pilot.A))
-
-    def is_very_loud(self, pilot: Estimate) -> bool:
-        """Whether samples differ so much in loudness that no spike-and-slab law needs to be tried."""
-        if not self.may_be_robust or not pilot.converged:
-            return False
-        return self.has_few_samples or differ_in_loudness(self.context.drawn, pilot.A, VERY_LOUD)
-
-    def estimate_robustly(self, pilot: Estimate, problem: Problem) -> Estimate | None:
-        """The estimate for codes of any law; None if that of l_p is a better start for it, or believed to be better."""
         context, A = self.context, pilot.A
-        loud = context.normalize is not None and differ_in_loudness(context.drawn, A)
-        if pilot.stats.n_negative and not loud:
+        loud = context.normalize is not None and self.tests.is_loud(A)
+        less_sparse = bool(pilot.stats.n_negative) and not loud
+        if less_sparse and not at_last:
             return None
-        settled = not loud and is_small(pilot)
-        rows = draw_rows(context.samples, context.whitening)
+        settled = less_sparse or (not loud and is_small(pilot))
+        rows, axes = draw_rows(context.samples, context.whitening)
         if not settled:  # a few samples may have decided where it is
-            A = Backend.of(A).asarray(find_loud_axes(rows), "float64")
-        rows = np.ascontiguousarray(thin(rows))
+            A = Backend.of(A).asarray(axes, "float64")
         subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, int(A.shape[1]) ** 2))
         problem = self._move_to(context.samples, problem)
         robust = RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
         found = robust.estimate(A, loud=loud, settled=settled)
-        if self.has_few_samples and not (found.stopped or differ_in_loudness(context.drawn, found.A, LOUD)):
-            return None  # codes are sparse and independent after all
-        return found if found.stopped or not self._is_worse(found, pilot, rows) else None
-
-    def _is_worse(self, found: Estimate, pilot: Estimate, rows: NDArray[np.float64]) -> bool:
-        """Whether an estimate makes samples less likely than the one before it, by more than the chance of its angles.
-
-        Both were sought in these samples: what one is better by here is what it is better by elsewhere.
-        """
-        m, r = int(found.A.shape[0]), self.context.samples.n_samples
-        return score_laws(rows, found.A) + m * (m - 1) / (4 * r) < score_laws(rows, pilot.A)
+        return None if not found.stopped and self.tests.is_worse(found, pilot, rows) else found
 
     def _seek_less_sparse(self, pilot: Estimate, problem: Problem, phase: Phase) -> Estimate:
         """The l_p estimate, again with a negative sign of the atoms that look Gaussian if that leaves fewer of them.
@@ -275,14 +220,31 @@ class Schedule:
             return replace(other, objective=pilot.objective)
         return replace(pilot, n_iter=other.n_iter)
 
-    def estimate_on_all(self, pilot: Estimate, problem: Problem) -> tuple[Estimate, Problem]:
-        """The l_p estimate on all samples, refined if asked, and its problem."""
-        context = self.context
+    def estimate_on_all(self, pilot: Estimate, problem: Problem, *, tried: bool) -> Estimate:
+        """The l_p estimate on all samples, refined if asked.
+
+        Or that for codes of any law, unless it was `tried` before, if l_p does not settle or is kept for want of a law.
+        """
+        context, phase = self.context, self.context.phases[-1]
         if not (pilot.stopped or (problem.samples is context.samples and not self.will_refine)):
             problem = self._move_to(context.samples, problem)
-            pilot = run_phases(pilot.A, problem, context.phases[-1:])
+            short = phase if tried else self._cut_short(phase, context.samples)
+            pilot = run_phases(pilot.A, problem, [short])
             problem = replace(problem, first_phase=problem.first_phase + 1)
-        return context.choose(pilot, problem), problem
+            if short is not phase and not (pilot.converged or pilot.stopped):
+                tried = nowhere = self.tests.refuses_unsettled(pilot)
+                if nowhere and self.tests.suspects_corruption(pilot):
+                    tried = False  # cleaned samples come first
+                found = self.estimate_robustly(pilot, problem, at_last=True) if tried else None
+                if found is not None:
+                    return found
+                if not nowhere:
+                    pilot = run_phases(pilot.A, problem, [replace(phase, max_iter=phase.max_iter - LOOK_AFTER)])
+                    problem = replace(problem, first_phase=problem.first_phase + 1)
+        estimate = context.choose(pilot, problem)
+        if tried or estimate.refined is not None or not self.tests_laws or not self.tests.refuses_kept(estimate):
+            return estimate
+        return self.estimate_robustly(estimate, problem, at_last=True) or estimate
 
     def refine(self, pilot: Estimate, problem: Problem) -> Estimate | None:
         """The refined estimate, begun on few samples; None if that leads nowhere."""
@@ -314,9 +276,9 @@ class Schedule:
         decision = EXACT if is_exact(law, end.stats.weight) else AS_ASKED
         if context.refine == "auto" and not decision.exact:
             decision = _weigh_evidence(end.stats, end.A)
-        doubtful = bool(drawn.find_mixed_pairs(end.A, law)) or (
-            context.refine == "auto" and not decision.exact and refinement.suspects_corruption(end.A, law)
-        )
+        doubtful = bool(drawn.find_mixed_pairs(end.A, law))
+        if not doubtful and context.refine == "auto" and not decision.exact:
+            doubtful = suspects_corruption(drawn.rows, problem.whitening, end.A, law, context.rng)
         if doubtful or not (end.converged and decision.accepted):
             return None
         return refinement.complete(end, law, decision.reason)
@@ -326,7 +288,7 @@ class Schedule:
         drawn = refinement.drawn
         if on_all:
             return replace(pilot, objective=SpikeSlabLikelihood(drawn.fit_rough_law(pilot.A), drawn))
-        found = refinement.climb(pilot)  # which separates mixed pairs as well
+        found = refinement.climb(pilot, asked=self.context.refine != "auto")  # which separates mixed pairs as well
         assert isinstance(found.objective, SpikeSlabLikelihood)
         if found.stopped:
             return found
