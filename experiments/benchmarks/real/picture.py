@@ -21,6 +21,9 @@ from experiments.harness.axes import quiet
 SIZE, N_ATOMS, COLUMNS = 8, 63, 9
 """Pixels of a patch on a side, its atoms, and columns of the picture of them."""
 
+MAX_SHOWN = 1.75
+"""Gains beyond are drawn here, with their number."""
+
 METHODS = {
     "FastICA logcosh": LIGHT.plain,
     "FastICA exp": "#c3c5cc",
@@ -37,7 +40,7 @@ def draw(sets: Sequence[Sequence[dict[str, Any]]]) -> None:
         model = LpICA(N_ATOMS, random_state=0).fit(patches)
     style: Any = {"font.size": 12, "text.color": LIGHT.ink, "font.family": "sans-serif"}
     with mpl.rc_context(style):
-        figure = Figure(figsize=(13.5, 5.8), layout="constrained", facecolor="white")
+        figure = Figure(figsize=(13.5, 6.4), layout="constrained", facecolor="white")
         left, right = figure.subplots(1, 2, width_ratios=(1.05, 1))
         show_atoms(left, model.mixing_.T, f"{N_ATOMS} atoms of 8x8 patches of china.jpg")
         show_gains(right, sets)
@@ -59,18 +62,18 @@ def show_atoms(ax: Axes, atoms: Matrix, title: str) -> None:
 
 
 def show_gains(ax: Axes, sets: Sequence[Sequence[dict[str, Any]]]) -> None:
-    """Gain of every method on every set, in units of that of the best peer."""
-    for place, rows in enumerate(reversed(sets)):
-        gains = {row["method"]: row["gain"] for row in rows}
-        best = max(gain for name, gain in gains.items() if not name.startswith("elldict"))
-        for name, colour in METHODS.items():
-            if name in gains:
-                ours = name == "elldict"
-                ax.plot(
-                    gains[name] / best, place, "o", color=colour, ms=13 if ours else 9, zorder=3 + ours, mec="white"
-                )
-    names = [rows[0]["set"].replace(", 8x8 patches", "").replace(", 6x6 patches", "") for rows in reversed(sets)]
-    ax.set_yticks(range(len(sets)), names)
+    """Gain of every method on every set where a peer gains anything, in units of that of the best peer."""
+    shares = {rows[0]["set"]: compute_shares(rows) for rows in sets}
+    shares = {name: found for name, found in reversed(shares.items()) if found}
+    for place, found in enumerate(shares.values()):
+        for name, share in found.items():
+            ours = name == "elldict"
+            shown, marker = min(share, MAX_SHOWN), "o" if share <= MAX_SHOWN else ">"
+            ax.plot(shown, place, marker, color=METHODS[name], ms=13 if ours else 9, zorder=3 + ours, mec="white")
+            if share > MAX_SHOWN:
+                ax.text(shown - 0.03, place, f"{share:.1f}", ha="right", va="center", color=METHODS[name])
+    names = [name.replace(", 8x8 patches", "").replace(", 6x6 patches", "") for name in shares]
+    ax.set_yticks(range(len(shares)), names)
     ax.axvline(1, color=LIGHT.line, zorder=1)
     ax.set_title("How well atoms explain held-out samples", size=16, weight="bold", loc="left", pad=44)
     ax.set_xlabel("gain in log density / that of the best peer")
@@ -79,3 +82,10 @@ def show_gains(ax: Axes, sets: Sequence[Sequence[dict[str, Any]]]) -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=4, frameon=False, handletextpad=0, columnspacing=0.9)
     quiet(ax)
     ax.grid(axis="y", color=LIGHT.line, lw=0.6)
+
+
+def compute_shares(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Gains on a set, in units of the best peer's; none if no peer gains anything."""
+    gains = {row["method"]: row["gain"] for row in rows if row["method"] in METHODS}
+    best = max(gain for name, gain in gains.items() if name != "elldict")
+    return {name: gain / best for name, gain in gains.items()} if best > 0 else {}
