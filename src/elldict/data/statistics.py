@@ -243,7 +243,7 @@ class Loudness:
     is learned. Scaled down, they count about as much as others; a plain sample stays plain.
     """
 
-    median: float  # of |y|^2
+    median: float  # of |y|^2 where it is not zero
     factor: float  # which brings the mean square of a coordinate to one
 
     @classmethod
@@ -251,7 +251,7 @@ class Loudness:
         """The normalisation of whitened samples like these drawn ones (b, k)."""
         white = to_numpy(rows)
         squares = np.sum(white**2, axis=1)
-        median = float(np.median(squares))
+        median = float(np.median(squares[squares > 0]))  # most samples of very sparse codes are zero
         return cls(median, 1 / math.sqrt(float(np.mean(squares / (squares + median))) / white.shape[1]))
 
     def compute_scales(self, white: Array) -> Array:

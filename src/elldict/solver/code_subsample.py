@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from elldict.solver.spike_slab import (
     run_em,
     update_spike_slab,
 )
+from elldict.theory.error_bars import atom_errors
 
 MAX_ROWS = 8192
 MAX_VALUES = 2**18
@@ -37,6 +39,16 @@ multiplies a thousand rows as fast as a hundred, rows alone are limited."""
 LEAST_MIXTURE = 1e-7
 """Share of the power of a code that, as noise, hides mixtures too small to be worth separating: 8192 rows show even
 that rounding is larger in large samples."""
+
+LEFT_BY_PILOT, MAX_START_NOISE = 64.0, 0.05
+"""Variance of the noise with which the refinement of rare codes begins, at least: times the squared angle of the error
+bar and the square of an active code; but no more than this share of that."""
+
+RARE_KURTOSIS = 15.0
+"""Mean kurtosis from which codes are rare: codes that are zero or Gaussian have it at a density of .17."""
+
+LAST_DIGITS = 1e-10
+"""The same for atoms that are at rest but for the last digits, which makes no mixture of them."""
 
 ALWAYS_ACTIVE = 1 - 1e-12
 """Density of codes that are never zero: as close to one as leaves odds finite."""
@@ -86,6 +98,24 @@ class CodeSubsample:
         """Law of the codes at A, while atoms are still moving."""
         return fit_roughly(CodeHistogram.of(compute_codes(self.often, A)), least_noise=self.least_noise)
 
+    def measure_kurtosis(self) -> float:
+        """Mean kurtosis of the codes if these were independent, by |y|^2, which no rotation changes."""
+        squares = np.sum(to_numpy(self.rows) ** 2, axis=1)
+        return float(self.rows.shape[1] * np.var(squares) / np.mean(squares) ** 2 - 2)
+
+    def fit_start_law(self, pilot: Estimate) -> SpikeSlab:
+        """The rough law where the refinement of an l_p estimate begins.
+
+        The noise is not below what l_p may have left of other codes in a code. Where codes are rare, most are zero in
+        any mixture of a few atoms: noise that is fitted to these would keep the atoms mixed.
+        """
+        law = self.fit_rough_law(pilot.A)
+        error = float(np.mean(to_numpy(atom_errors(pilot.stats.moments, pilot.stats.weight))))
+        if self.measure_kurtosis() < RARE_KURTOSIS or not math.isfinite(error):
+            return law
+        left = LEFT_BY_PILOT * error / 2 / float(np.mean(law.density))
+        return replace(law, noise=max(law.noise, min(left, MAX_START_NOISE * float(np.mean(law.power)))))
+
     def update(self, law: SpikeSlab, A: Array, min_noise: float) -> SpikeSlab:
         """Law of the codes at A, or `law` if it hardly differs."""
         return update_spike_slab(CodeHistogram.of(compute_codes(self.often, A)), law, min_noise)
@@ -104,6 +134,7 @@ class CodeSubsample:
         backend, noise = Backend.of(self.for_pairs), law.noise
         if backend.on_gpu:
             noise = max(noise, LEAST_MIXTURE * float(np.mean(law.density * law.power)))
+        noise = max(noise, LAST_DIGITS * float(np.mean(law.density * law.power)))
         law = SpikeSlab(backend.asarray(law.density, "float64"), backend.asarray(law.power, "float64"), noise)
         return find_mixed_pairs(law.activity((compute_codes(self.for_pairs, A) ** 2).T).T)
 

@@ -44,6 +44,10 @@ LOUD_SCORE, MIN_LOUDNESS, LOUD, VERY_LOUD = 4.0, 0.02, 0.1, 0.25
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
 loudness; the value that few samples need for that; and the one beyond which corrupted entries do not bring it."""
 
+MAX_SILENT = 0.1
+"""Share of samples that may be zero: more of them are of codes that are exactly sparse, and look loud until these are
+found."""
+
 MAX_SPARSE_KURTOSIS = 100.0
 """Mean kurtosis of codes, if they were independent, beyond which few samples are taken for loud ones: codes that are
 zero or Gaussian have it at a density below .03."""
@@ -71,13 +75,14 @@ class LawTests:
 
     @property
     def can_apply(self) -> bool:
-        """Whether codes can be tested: not if samples are far from white, or few and no louder than sparse ones.
+        """Whether codes can be tested: not if samples are zero, far from white, or few and no louder than sparse ones.
 
         Few samples of sparse codes need refinements of their own, whose start is no estimate yet.
         """
-        if not self.is_white(MAX_UNEVENNESS):
+        silent = np.mean(np.sum(to_numpy(self.drawn.rows) ** 2, axis=1) == 0)
+        if silent > MAX_SILENT or not self.is_white(MAX_UNEVENNESS):
             return False
-        return not self.few or measure_kurtosis(self.drawn.rows) > MAX_SPARSE_KURTOSIS
+        return not self.few or self.drawn.measure_kurtosis() > MAX_SPARSE_KURTOSIS
 
     def is_white(self, most: float = WHITE) -> bool:
         """Whether the second moments of samples differ from white ones by at most this much beyond chance."""
@@ -192,12 +197,6 @@ def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNE
     """Whether all codes of a drawn sample are large together: their sizes are correlated by at least this much."""
     correlation, error = measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
     return correlation > max(LOUD_SCORE * error, least)
-
-
-def measure_kurtosis(rows: Array) -> float:
-    """Mean kurtosis of the codes of samples (b, k) if these were independent, by |y|^2, which no rotation changes."""
-    squares = np.sum(to_numpy(rows) ** 2, axis=1)
-    return float(rows.shape[1] * np.var(squares) / np.mean(squares) ** 2 - 2)
 
 
 def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:

@@ -106,14 +106,16 @@ class Refinement:
         """
         assert isinstance(pilot.objective, Lp)
         A = self._anneal(pilot)
+        law = self.drawn.fit_start_law(pilot) if A is pilot.A else self.drawn.fit_rough_law(A)
         for _ in range(1 + MAX_SEPARATIONS):
-            refined = run_phases(A, self.problem, self._make_phases(A, unidentifiable), secondary=pilot.objective)
+            refined = run_phases(A, self.problem, self._make_phases(law, unidentifiable), secondary=pilot.objective)
             assert isinstance(refined.objective, SpikeSlabLikelihood)
             A, n_moved = self.drawn.separate_pairs(refined.A, refined.objective.law)
             if n_moved == 0 or refined.stopped:
                 break
             if not asked and not follows_spike_slab(self.drawn, refined.A, refined.objective.law):
                 break
+            law = self.drawn.fit_rough_law(A)
         return refined
 
     def _choose_mixture(self, pilot: Estimate, wanted: str) -> Estimate:
@@ -197,11 +199,11 @@ class Refinement:
         ]
         return run_phases(pilot.A, self.problem, phases).A if phases else pilot.A
 
-    def _make_phases(self, A: Array, unidentifiable: NDArray[np.bool_] | None) -> list[Phase]:
-        """Phases that climb the likelihood from A, in the precision and to the tolerance of the l_p phase."""
-        objective, lp = SpikeSlabLikelihood(self.drawn.fit_rough_law(A), self.drawn), self.lp_phase
+    def _make_phases(self, law: SpikeSlab, unidentifiable: NDArray[np.bool_] | None) -> list[Phase]:
+        """Phases that climb the likelihood from a law, in the precision and to the tolerance of the l_p phase."""
+        objective, lp = SpikeSlabLikelihood(law, self.drawn), self.lp_phase
         newton = self._make_newton_phase(objective, unidentifiable)
-        if not has_few_samples(self.problem.samples.n_samples, int(A.shape[1])):
+        if not has_few_samples(self.problem.samples.n_samples, int(self.drawn.rows.shape[1])):
             return [newton]
         inverse = replace(
             newton,

@@ -287,7 +287,7 @@ class Schedule:
         """The refined estimate on few samples, or None; where these are all there are, only where to begin."""
         drawn = refinement.drawn
         if on_all:
-            return replace(pilot, objective=SpikeSlabLikelihood(drawn.fit_rough_law(pilot.A), drawn))
+            return replace(pilot, objective=SpikeSlabLikelihood(drawn.fit_start_law(pilot), drawn))
         found = refinement.climb(pilot, asked=self.context.refine != "auto")  # which separates mixed pairs as well
         assert isinstance(found.objective, SpikeSlabLikelihood)
         if found.stopped:
