@@ -23,6 +23,8 @@ from elldict.data.file import Stamp, check_shape, check_stamp, find_dtype, prepa
 from elldict.exceptions import SamplesFileError
 
 MAGIC = npy.MAGIC_PREFIX
+VERSIONS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0, (3, 0): npy.read_array_header_2_0}
+"""Versions of the format, and what reads their headers; that of 3.0 differs from 2.0 in names of fields alone."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,11 @@ def open_npy(path: str | os.PathLike[str]) -> RawReader:
     find_dtype(dtype, path)
     n_samples, n_features = check_shape(shape, path)
     expected = offset + n_samples * n_features * dtype.itemsize
-    if status.st_size < expected:
+    if status.st_size != expected:
+        found = "is truncated" if status.st_size < expected else "is longer than its header says"
         raise SamplesFileError(
-            f"{path} is truncated: it ends at byte {status.st_size}, and an array of shape {shape} of {dtype} ends at "
-            f"byte {expected}. Copy or write it again."
+            f"{path} {found}: it ends at byte {status.st_size}, and an array of shape {shape} of {dtype} ends at byte "
+            f"{expected}. Copy or write it again."
         )
     return RawReader(path, offset, n_samples, n_features, dtype.str, fortran and n_features > 1, Stamp.of(status))
 
@@ -174,8 +177,10 @@ def _read_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, n
     """Shape, order and dtype, from a header that may be damaged."""
     try:
         version = npy.read_magic(stream)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(stream)
+        if version not in VERSIONS:
+            known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
+            raise ValueError(f"it is of version {version[0]}.{version[1]} of the format, expected one of {known}.")
+        shape, fortran, dtype = VERSIONS[version](stream)
     except Exception as error:  # NumPy's parser of headers raises what it likes on damaged files
         raise SamplesFileError(f"{path} has no valid .npy header: {' '.join(str(error).split())}") from error
     if any(length < 0 for length in shape):

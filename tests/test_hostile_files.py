@@ -1,0 +1,141 @@
+"""Files made or changed to mislead: refused at once, with what was found, and without more memory than they hold.
+
+Rows 42 to 48 of the catalogue of faults; row 43, and more of rows 42 and 47, stand in test_files.py and
+test_checkpoint.py.
+"""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+import zarr
+
+import elldict
+from elldict import LpDictionaryLearning, open_samples
+from elldict.exceptions import SamplesFileError
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="modes, pipes and devices are a matter of POSIX")
+
+
+@pytest.fixture(scope="module")
+def X():  # noqa: N802
+    X, _, _ = elldict.datasets.make_bernoulli_gaussian(3000, 6, density=0.3, random_state=0)
+    X.setflags(write=False)
+    return X
+
+
+@pytest.fixture(scope="module")
+def model(X):
+    return LpDictionaryLearning(random_state=0).fit(X)
+
+
+@pytest.fixture
+def npy(X, tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, X)
+    return path
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# --- 44: what a header says ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("change", "found"), [(-8, "is truncated"), (1, "is longer than its header says")])
+def test_fault_44_a_npy_file_is_as_long_as_its_header_says(npy, change, found):
+    size = npy.stat().st_size
+    os.truncate(npy, size + change)
+    with pytest.raises(SamplesFileError, match=rf"x\.npy {found}: it ends at byte {size + change},.* at byte {size}\."):
+        open_samples(npy)
+
+
+@pytest.mark.parametrize("version", [(0, 0), (1, 1), (2, 7), (4, 0), (255, 255)])
+def test_fault_44_unknown_versions_of_npy_are_refused(npy, version):
+    """Each written as version 2.0 is, which others were taken for."""
+    content = npy.read_bytes()
+    length = int.from_bytes(content[8:10], "little")
+    npy.write_bytes(content[:6] + bytes(version) + length.to_bytes(4, "little") + content[10:])
+    with pytest.raises(SamplesFileError, match=rf"of version {version[0]}\.{version[1]} .*expected one of 1\.0, 2\.0"):
+        open_samples(npy)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_fault_44_known_versions_of_npy_are_read(X, tmp_path, version):
+    with (tmp_path / "x.npy").open("wb") as stream:
+        np.lib.format.write_array(stream, X, version=version)
+    np.testing.assert_array_equal(open_samples(tmp_path / "x.npy").take(np.arange(3)), X[:3])
+
+
+# --- 48: who may read ------------------------------------------------------------------------------------------------
+
+
+@POSIX
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
+def test_fault_48_overwriting_keeps_the_mode_of_a_file(X, model, tmp_path, mode, monkeypatch):
+    codes, saved = tmp_path / "codes.npy", tmp_path / "model.npz"
+    seen = set()
+    write = np.lib.format.write_array_header_1_0
+
+    def look(stream, header):
+        seen.add(mode_of(next(tmp_path.glob(".*.tmp"))))
+        write(stream, header)
+
+    for path in (codes, saved):
+        path.touch()
+        path.chmod(mode)
+    monkeypatch.setattr("elldict.data.writers.npy.write_array_header_1_0", look)
+    model.transform(X, out=codes)
+    model.save(saved)
+    assert (mode_of(codes), mode_of(saved)) == (mode, mode)
+    assert seen == {mode}, "nobody else may read it while it is written"
+    assert len(np.load(codes)) == len(X)
+
+
+@POSIX
+@pytest.mark.parametrize("mode", [0o700, 0o750, 0o775])
+def test_fault_48_overwriting_keeps_the_mode_of_a_folder(X, model, tmp_path, mode):
+    path = tmp_path / "codes.zarr"
+    model.transform(X, out=path)
+    path.chmod(mode)
+    model.transform(X[:100], out=path)
+    assert mode_of(path) == mode
+    assert zarr.open_array(path).shape == (100, 6)
+
+
+@POSIX
+def test_fault_48_new_files_have_the_mode_of_all_others(model, tmp_path):
+    (tmp_path / "other").touch()
+    model.save(tmp_path / "model.npz")
+    assert mode_of(tmp_path / "model.npz") == mode_of(tmp_path / "other")
+
+
+@POSIX
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_fault_48_overwriting_keeps_the_owner(model, tmp_path):
+    path = tmp_path / "model.npz"
+    path.touch()
+    path.chmod(0o600)
+    os.chown(path, 1234, 2345)
+    model.save(path)
+    assert (path.stat().st_uid, path.stat().st_gid, mode_of(path)) == (1234, 2345, 0o600)
+
+
+@POSIX
+def test_fault_48_another_group_gets_no_access(model, tmp_path, monkeypatch):
+    """As if the older file belonged to a group that whoever writes is no member of."""
+    path = tmp_path / "model.npz"
+    path.touch()
+    path.chmod(0o660)
+    other = list(path.stat())
+    other[stat.ST_GID] += 1
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr("elldict.atomic.find_status", lambda _: os.stat_result(other))
+    monkeypatch.setattr(os, "chown", refuse)
+    model.save(path)
+    assert mode_of(path) == 0o600
