@@ -13,6 +13,8 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, open_samples
+from elldict.checkpoint import CheckpointError
+from elldict.data.dataset import ArrayDataset
 from elldict.exceptions import SamplesFileError
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="modes, pipes and devices are a matter of POSIX")
@@ -67,6 +69,30 @@ def test_fault_44_known_versions_of_npy_are_read(X, tmp_path, version):
     with (tmp_path / "x.npy").open("wb") as stream:
         np.lib.format.write_array(stream, X, version=version)
     np.testing.assert_array_equal(open_samples(tmp_path / "x.npy").take(np.arange(3)), X[:3])
+
+
+# --- 47: other samples than those of the checkpoint -------------------------------------------------------------------
+
+
+def test_fault_47_any_change_of_samples_in_memory_is_noticed_however_many_there_are():
+    X = np.zeros((1_200_000, 8))  # 77 MB
+    before = ArrayDataset(X).fingerprint()
+    X[600_000:615_600] += 1  # 1.3 %
+    changed = ArrayDataset(X).fingerprint()
+    X[600_000:615_600] -= 1
+    assert ArrayDataset(X).fingerprint() == before
+    X[987_654, 3] = 1e-300
+    assert len({before, changed, ArrayDataset(X).fingerprint()}) == 3
+
+
+def test_fault_47_a_checkpoint_of_other_samples_in_memory_is_refused(X, tmp_path, monkeypatch):
+    monkeypatch.setattr("elldict.data.dataset.DIGEST_WHOLE_BYTES", 0)  # as if these were many
+    monkeypatch.setattr("elldict.data.dataset.DIGEST_BLOCK_BYTES", 48)
+    LpDictionaryLearning(random_state=0).fit(X, checkpoint=tmp_path / "fit.checkpoint")
+    other = X.copy()
+    other[1001:1040] *= 2
+    with pytest.raises(CheckpointError, match="is the checkpoint of another fit: it has samples"):
+        LpDictionaryLearning(random_state=0).fit(other, checkpoint=tmp_path / "fit.checkpoint", resume=True)
 
 
 # --- 48: who may read ------------------------------------------------------------------------------------------------
