@@ -4,6 +4,7 @@ Rows 42 to 48 of the catalogue of faults; row 43, and more of rows 42 and 47, st
 test_checkpoint.py.
 """
 
+import math
 import os
 import stat
 
@@ -15,7 +16,8 @@ import elldict
 from elldict import LpDictionaryLearning, open_samples
 from elldict.checkpoint import CheckpointError
 from elldict.data.dataset import ArrayDataset
-from elldict.exceptions import SamplesFileError
+from elldict.data.file import sum_blocks
+from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="modes, pipes and devices are a matter of POSIX")
 
@@ -69,6 +71,88 @@ def test_fault_44_known_versions_of_npy_are_read(X, tmp_path, version):
     with (tmp_path / "x.npy").open("wb") as stream:
         np.lib.format.write_array(stream, X, version=version)
     np.testing.assert_array_equal(open_samples(tmp_path / "x.npy").take(np.arange(3)), X[:3])
+
+
+# --- 46: changed during the fit ---------------------------------------------------------------------------------------
+
+
+def write_zarr(X, folder):
+    path = folder / "x.zarr"
+    array = zarr.create_array(path, shape=X.shape, chunks=(500, 6), dtype=X.dtype, compressors=None)
+    array[:] = X
+    return path
+
+
+def write_parquet(X, folder):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({f"f{k}": X[:, k] for k in range(X.shape[1])}), folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+def write_npy(X, folder):
+    np.save(folder / "x.npy", X)
+    return folder / "x.npy"
+
+
+def wait_for_the_clock(path):
+    """Until a change of now would have another date: the clock of files ticks every few milliseconds."""
+    other = path.with_name("clock")
+    while not other.exists() or other.stat().st_ctime_ns <= path.stat().st_ctime_ns:
+        other.touch()
+    other.unlink()
+
+
+def flip_and_set_back(path):
+    """Change one bit in the middle, and keep size and date as they were."""
+    status, content = path.stat(), bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    with path.open("r+b") as stream:
+        stream.write(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_mtime_ns == status.st_mtime_ns
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("write", "name"), [(write_npy, "x.npy"), (write_zarr, "x.zarr/c/3/0"), (write_parquet, "x.parquet")]
+)
+def test_fault_46_a_file_whose_date_was_set_back_has_changed(X, tmp_path, write, name):
+    source = write(X, tmp_path)
+    wait_for_the_clock(tmp_path / name)
+
+    def meddle(iteration):
+        if iteration.iteration == 2:
+            flip_and_set_back(tmp_path / name)
+
+    with pytest.raises(SamplesChangedError, match=r"x\.\w+ has changed since it was opened"):
+        LpDictionaryLearning(random_state=0, solver="power", refine=None).fit(source, callback=meddle)
+
+
+def test_fault_46_a_file_written_to_through_a_map_has_changed(X, npy):
+    """The dates of the file do not follow until the system writes the pages out."""
+    mapped = np.load(npy, mmap_mode="r+")
+    mapped[:] = X  # all pages are now to be written out, and no date changes when they are written to again
+    samples = open_samples(npy)
+
+    def meddle(iteration):
+        if iteration.iteration == 2:
+            mapped[1000:1200] = X[:200]
+
+    with pytest.raises(SamplesChangedError, match="it has been written to"):
+        LpDictionaryLearning(random_state=0, solver="power", refine=None).fit(samples, callback=meddle)
+
+
+def test_fault_46_blocks_are_spread_over_the_whole_file(tmp_path):
+    """Small files are looked at whole; of a large one, whatever twentieth of it has changed in one piece is seen."""
+    path = tmp_path / "file"
+    for size, share in [(1, 1.0), (64 * 2**12, 1 / 64), (3_000_001, 0.05)]:
+        content = np.random.default_rng(0).bytes(size)
+        path.write_bytes(content)
+        before, length = sum_blocks(str(path)), math.ceil(share * size)
+        for start in range(0, size - length + 1, length):
+            path.write_bytes(content[:start] + bytes(length) + content[start + length :])
+            assert sum_blocks(str(path)) != before
 
 
 # --- 47: other samples than those of the checkpoint -------------------------------------------------------------------

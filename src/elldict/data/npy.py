@@ -19,7 +19,17 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from elldict.data.dataset import choose_digest_ranges, start_digest
-from elldict.data.file import Stamp, check_shape, check_stamp, find_dtype, prepare_out, split_runs
+from elldict.data.file import (
+    DRAWN_BLOCKS,
+    Stamp,
+    check_content,
+    check_shape,
+    check_stamp,
+    find_dtype,
+    prepare_out,
+    split_runs,
+    sum_blocks,
+)
 from elldict.exceptions import SamplesFileError
 
 MAGIC = npy.MAGIC_PREFIX
@@ -38,6 +48,7 @@ class RawReader:
     stored: str  # dtype in the file, with its byte order
     fortran: bool  # columns lie one after another, instead of rows
     stamp: Stamp
+    blocks: int  # checksum of some blocks of the file
 
     feature_names: None = None
 
@@ -82,6 +93,7 @@ class RawReader:
     def check_unchanged(self) -> None:
         """Raise if the file has changed."""
         check_stamp(self.path, self.stamp)
+        check_content(self.path, self.blocks, DRAWN_BLOCKS)
 
     @property
     def _item_bytes(self) -> int:
@@ -143,7 +155,8 @@ def open_npy(path: str | os.PathLike[str]) -> RawReader:
             f"{path} {found}: it ends at byte {status.st_size}, and an array of shape {shape} of {dtype} ends at byte "
             f"{expected}. Copy or write it again."
         )
-    return RawReader(path, offset, n_samples, n_features, dtype.str, fortran and n_features > 1, Stamp.of(status))
+    facts = (Stamp.of(status), sum_blocks(path))
+    return RawReader(path, offset, n_samples, n_features, dtype.str, fortran and n_features > 1, *facts)
 
 
 def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
@@ -155,7 +168,7 @@ def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
         return None
     path = Path(array.filename).absolute()
     try:
-        stamp = Stamp.of(path.stat())
+        facts = (Stamp.of(path.stat()), sum_blocks(str(path)))
     except OSError:  # the map outlives its name
         return None
     n_samples, n_features = array.shape
@@ -164,7 +177,7 @@ def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
     begin, here = (view.__array_interface__["data"][0] for view in (np.frombuffer(mapped, np.uint8), array))
     offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + here - begin
     fortran = not array.flags.c_contiguous
-    reader = RawReader(str(path), offset, n_samples, n_features, array.dtype.str, fortran, stamp)
+    reader = RawReader(str(path), offset, n_samples, n_features, array.dtype.str, fortran, *facts)
     ends = np.unique([0, n_samples - 1])  # a file may have been replaced under the name of the one mapped
     try:
         same = np.array_equal(reader.take(ends), array[ends].astype(reader.dtype), equal_nan=True)

@@ -20,13 +20,16 @@ from numpy.typing import NDArray
 
 from elldict.data.dataset import start_digest
 from elldict.data.file import (
+    DRAWN_BLOCKS,
     Cursor,
     Cursors,
+    Stamp,
     check_shape,
     describe_error,
     find_dtype,
     import_optional,
     prepare_out,
+    sum_blocks,
 )
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
@@ -47,6 +50,15 @@ MOST_BAND_BYTES = 2**29
 
 
 @dataclass(frozen=True)
+class FolderState:
+    """What tells whether files of a folder have changed."""
+
+    digest: str = ""  # of names, sizes and dates, which a copy may keep
+    rest: str = ""  # of what a copy does not keep, and of some of the content
+    newest: str = ""
+
+
+@dataclass(frozen=True)
 class ZarrReader:
     """Rows of a zarr array, opened for reading."""
 
@@ -55,7 +67,7 @@ class ZarrReader:
     n_samples: int
     n_features: int
     dtype: str
-    state: str  # digest of names, sizes and dates of the files
+    folder: FolderState  # empty if the store is not one
     cursors: Cursors = field(default_factory=Cursors, compare=False)
 
     feature_names: None = None
@@ -91,7 +103,7 @@ class ZarrReader:
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype, name, size and date of every file of the array, and of its first and last row."""
-        digest = start_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.state)
+        digest = start_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.folder.digest)
         digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
         return digest.hexdigest()
 
@@ -99,11 +111,11 @@ class ZarrReader:
         """Raise if a file of the array has changed; of a store that is not a folder, nothing is known."""
         if not self.path:
             return
-        state, newest = _digest_folder(self.path)
-        if state != self.state:
+        found = look_at_folder(self.path)
+        if (found.digest, found.rest) != (self.folder.digest, self.folder.rest):
             raise SamplesChangedError(
-                f"{self.path} has changed since it was opened; its newest file is {newest}. Whatever was computed from "
-                "it is not to be trusted; start again when nobody writes to it any more."
+                f"{self.path} has changed since it was opened; its newest file is {found.newest}. Whatever was "
+                "computed from it is not to be trusted; start again when nobody writes to it any more."
             )
 
     @property
@@ -163,7 +175,7 @@ def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
             f"at most {MOST_BAND_BYTES / 1e9:.3g} GB are held in memory at a time. Write it again with fewer rows a "
             "chunk, or give array[:] if memory is large enough."
         )
-    reader = ZarrReader(array, str(folder or ""), *shape, dtype, _digest_folder(folder)[0] if folder else "")
+    reader = ZarrReader(array, str(folder or ""), *shape, dtype, look_at_folder(folder) if folder else FolderState())
     _check_complete(reader)
     return reader
 
@@ -283,16 +295,21 @@ def _check_complete(reader: ZarrReader) -> None:
         )
 
 
-def _digest_folder(folder: str | os.PathLike[str]) -> tuple[str, str]:
-    """Digest of names, sizes and dates of the files of a folder, and the name of the newest."""
-    facts, newest = [], (0, "")
+def look_at_folder(folder: str | os.PathLike[str]) -> FolderState:
+    """Look at all files of a folder, and into some of them."""
+    found = []
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)  # noqa: PTH118  # a hundred thousand of them, and Path takes its time
             try:
-                status = os.stat(path)  # noqa: PTH116
+                found.append((os.path.relpath(path, folder), Stamp.of(os.stat(path))))  # noqa: PTH116
             except FileNotFoundError:
                 continue
-            facts.append(f"{os.path.relpath(path, folder)} {status.st_size} {status.st_mtime_ns}")
-            newest = max(newest, (status.st_mtime_ns, path))
-    return start_digest(*sorted(facts)).hexdigest(), newest[1]
+    found.sort(key=lambda file: file[0])
+    digest = start_digest(*(f"{name} {stamp.size} {stamp.modified}" for name, stamp in found)).hexdigest()
+    rest = start_digest(*(f"{stamp.changed} {stamp.inode}" for _, stamp in found))
+    for name, _ in found[:: -(-len(found) // DRAWN_BLOCKS) or 1]:
+        file = Path(folder) / name
+        rest.update(b"%d " % (sum_blocks(str(file), 1) if file.is_file() else 0))
+    newest = max(found, key=lambda file: file[1].changed, default=("", None))[0]
+    return FolderState(digest, rest.hexdigest(), str(Path(folder) / newest))
