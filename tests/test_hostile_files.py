@@ -4,10 +4,19 @@ Rows 42 to 48 of the catalogue of faults; row 43, and more of rows 42 and 47, st
 test_checkpoint.py.
 """
 
+import bz2
+import gzip
+import json
+import lzma
 import math
 import os
 import stat
+import tracemalloc
+import zlib
+from contextlib import contextmanager
+from dataclasses import replace
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -45,6 +54,13 @@ def mode_of(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def write_zarr(X, folder):
+    path = folder / "x.zarr"
+    array = zarr.create_array(path, shape=X.shape, chunks=(500, 6), dtype=X.dtype, compressors=None)
+    array[:] = X
+    return path
+
+
 # --- 44: what a header says ------------------------------------------------------------------------------------------
 
 
@@ -73,14 +89,145 @@ def test_fault_44_known_versions_of_npy_are_read(X, tmp_path, version):
     np.testing.assert_array_equal(open_samples(tmp_path / "x.npy").take(np.arange(3)), X[:3])
 
 
+# --- 45: memory and time by what is there -----------------------------------------------------------------------------
+
+
+@contextmanager
+def little_memory(most=60e6):
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def declare(path, **changes):
+    """Change what the metadata of a zarr array say."""
+    header = json.loads((path / "zarr.json").read_text())
+    (path / "zarr.json").write_text(json.dumps({**header, **changes}))
+
+
+def test_fault_45_chunks_that_a_zarr_array_only_claims_take_no_memory(X, tmp_path):
+    path = write_zarr(X, tmp_path)
+    grid = {"name": "regular", "configuration": {"chunk_shape": [1, 6]}}
+    declare(path, shape=[10**8, 6], chunk_grid=grid)
+    with little_memory(), pytest.raises(SamplesFileError, match="chunk c/6/0 of 100000000 is missing"):
+        open_samples(path)
+    array = zarr.create_array(zarr.storage.MemoryStore(), shape=(10**8, 6), chunks=(1, 6), dtype="f8")
+    with little_memory(), pytest.raises(SamplesFileError, match="claims 100000000 chunks"):
+        open_samples(array)
+
+
+@pytest.mark.parametrize("chunk_shape", [[10**9, 6], [3000, 10**9]])
+def test_fault_45_chunks_larger_than_their_array_take_no_memory(X, tmp_path, chunk_shape):
+    path = write_zarr(X, tmp_path)
+    declare(path, chunk_grid={"name": "regular", "configuration": {"chunk_shape": chunk_shape}})
+    with little_memory(), pytest.raises(SamplesFileError, match=r"stored together have .* GB"):
+        open_samples(path)
+
+
+def endless_zstd():
+    """A frame that does not say how much it holds: 600 blocks of a byte that is repeated."""
+    blocks = [((2**17 << 3) | 2 | (number == 599)).to_bytes(3, "little") + b"\0" for number in range(600)]
+    return (0xFD2FB528).to_bytes(4, "little") + b"\0\x50" + b"".join(blocks)
+
+
+ZEROS = np.zeros(10**7)  # 80 MB, 500 rows of which are a chunk
+BOMBS = {  # how a zarr array is compressed, and a chunk that becomes more than it may
+    "zstd": ({"compressors": zarr.codecs.ZstdCodec()}, lambda: numcodecs.Zstd().encode(ZEROS)),
+    "zstd_checked": (
+        {"compressors": [zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()]},
+        lambda: numcodecs.Zstd().encode(ZEROS) + b"1234",
+    ),
+    "zstd_of_unknown_size": ({"compressors": zarr.codecs.ZstdCodec()}, endless_zstd),
+    "blosc": ({"compressors": zarr.codecs.BloscCodec()}, lambda: numcodecs.Blosc().encode(ZEROS)),
+    "gzip": ({"compressors": zarr.codecs.GzipCodec()}, lambda: gzip.compress(bytes(10**6)) * 80),
+    "format_2_lz4": ({"zarr_format": 2, "compressors": numcodecs.LZ4()}, lambda: numcodecs.LZ4().encode(ZEROS)),
+    "format_2_zlib": ({"zarr_format": 2, "compressors": numcodecs.Zlib()}, lambda: zlib.compress(ZEROS)),
+    "format_2_bz2": ({"zarr_format": 2, "compressors": numcodecs.BZ2()}, lambda: bz2.compress(bytes(10**6)) * 80),
+    "format_2_lzma": (
+        {"zarr_format": 2, "compressors": numcodecs.LZMA()},
+        lambda: lzma.compress(bytes(10**6), preset=0) * 80,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("way", BOMBS)
+def test_fault_45_a_chunk_that_becomes_too_much_is_not_decoded(X, tmp_path, way):
+    options, make = BOMBS[way]
+    path = tmp_path / "x.zarr"
+    zarr.create_array(path, shape=X.shape, chunks=(500, 6), dtype=X.dtype, **options)[:] = X
+    np.testing.assert_array_equal(open_samples(path).reader.read(0, len(X)), X)
+    chunk = path / ("0.0" if "zarr_format" in options else "c/0/0")
+    chunk.write_bytes(make())
+    samples = open_samples(path)
+    with little_memory(2e6), pytest.raises(SamplesFileError, match=r"becomes at least \d{8,} bytes when it is decoded"):
+        samples.reader.read(0, 10)
+    with pytest.raises(SamplesFileError, match="becomes at least"):
+        samples.take(np.arange(3))
+
+
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_fault_45_chunks_of_a_shard_are_looked_at_too(X, tmp_path, location, monkeypatch):
+    codec = zarr.codecs.ShardingCodec(chunk_shape=(100, 6), index_location=location)
+    codec = replace(codec, codecs=(zarr.codecs.BytesCodec(), zarr.codecs.ZstdCodec()))
+    path = tmp_path / "x.zarr"
+    zarr.create_array(path, shape=X.shape, chunks=(1000, 6), dtype=X.dtype, serializer=codec, compressors=None)[:] = X
+    np.testing.assert_array_equal(open_samples(path).reader.read(0, len(X)), X)
+    monkeypatch.setattr("elldict.data.chunk_sizes.LEAST_BYTES", 0)
+    chunk_bytes = 100 * 6 * 8
+    reader = open_samples(path).reader
+    assert reader.encoding.most == 2 * chunk_bytes
+    tight = replace(reader, encoding=replace(reader.encoding, most=chunk_bytes - 1))
+    with pytest.raises(SamplesFileError, match=f"becomes at least {chunk_bytes} bytes"):
+        tight.read(0, 10)
+    many = replace(reader, encoding=replace(reader.encoding, n_inner=10**9))
+    with pytest.raises(
+        SamplesFileError, match="a shard of 1000000000 chunks, whose index alone takes 16000000000 bytes"
+    ):
+        many.read(0, 10)
+
+
+def test_fault_45_arrays_that_are_compressed_twice_are_refused(X, tmp_path):
+    options = {"compressors": [zarr.codecs.GzipCodec(), zarr.codecs.ZstdCodec()]}
+    zarr.create_array(tmp_path / "x.zarr", shape=X.shape, chunks=(500, 6), dtype=X.dtype, **options)[:] = X
+    with pytest.raises(SamplesFileError, match="is encoded by bytes, gzip, zstd: what becomes of a chunk is not known"):
+        open_samples(tmp_path / "x.zarr")
+
+
+@POSIX
+@pytest.mark.parametrize("read", [elldict.load, open_samples], ids=["load", "open_samples"])
+def test_fault_45_only_regular_files_are_opened(tmp_path, read):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link", "/dev/zero"):
+        with pytest.raises(OSError, match="not a regular file"):
+            read(path)
+
+
+@POSIX
+def test_fault_45_pipes_in_folders_are_not_opened(X, tmp_path):
+    path = write_zarr(X, tmp_path)
+    (path / "c/0/0").unlink()
+    os.mkfifo(path / "c/0/0")
+    with pytest.raises(SamplesFileError, match="chunk c/0/0 of 6 is missing"):
+        open_samples(path)
+    (path / ".zgroup").touch()
+    (path / "zarr.json").unlink()
+    os.mkfifo(path / "zarr.json")
+    with pytest.raises(OSError, match=r"not a regular file.*zarr\.json"):
+        open_samples(path)
+    pytest.importorskip("pyarrow")
+    (tmp_path / "parts").mkdir()
+    os.mkfifo(tmp_path / "parts" / "1.parquet")
+    with pytest.raises(OSError, match=r"not a regular file.*1\.parquet"):
+        open_samples(tmp_path / "parts")
+
+
 # --- 46: changed during the fit ---------------------------------------------------------------------------------------
-
-
-def write_zarr(X, folder):
-    path = folder / "x.zarr"
-    array = zarr.create_array(path, shape=X.shape, chunks=(500, 6), dtype=X.dtype, compressors=None)
-    array[:] = X
-    return path
 
 
 def write_parquet(X, folder):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.atomic import refuse_special
 from elldict.data.dataset import start_digest
 from elldict.data.file import (
     Cursor,
@@ -315,6 +316,7 @@ def _list_files(path: str) -> list[str]:
 
 def _open_file(path: str) -> Any:
     parquet = import_optional("pyarrow.parquet", "files")
+    refuse_special(Path(path))
     try:
         # 256 kB of a column are read in one piece
         return parquet.ParquetFile(path, buffer_size=2**18, page_checksum_verification=True)
