@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from elldict.atomic import write_atomically
+from elldict.atomic import refuse_special, write_atomically
 from elldict.backend.base import to_numpy
 from elldict.record_file import read_array
 from elldict.result import Iteration
@@ -49,6 +49,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of a model file; ModelFileError if it is anything else."""
     path = Path(path)
+    refuse_special(path)  # a pipe would wait for somebody to write, and a device may have no end
     with path.open("rb") as stream:  # a file that is not there or not readable is no damaged file
         try:
             with zipfile.ZipFile(stream) as archive:

@@ -41,6 +41,9 @@ MAX_WORDS_BYTES = 2**20
 SYNC_SECONDS = 1.0
 """A record is with the operating system at once, and survives a kill; a power cut may cost the last second."""
 
+NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0, (3, 0): npy.read_array_header_2_0}
+"""What reads the headers of .npy files, by version; that of 3.0 differs from 2.0 in names of fields alone."""
+
 READING = ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "locking_mode = EXCLUSIVE")
 WRITING = ("query_only = OFF", "journal_mode = WAL", "synchronous = NORMAL")
 """A write-ahead log takes 0.03 ms a small record; a rollback journal 0.5 ms, since it waits for the disk at each."""
@@ -176,8 +179,10 @@ def read_array(stream: IO[bytes], max_bytes: int) -> NDArray[Any]:
     Entries keep their order in memory, on which the rounding of products may depend.
     """
     start = stream.tell()
-    read_header = npy.read_array_header_1_0 if npy.read_magic(stream) == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = read_header(stream)
+    version = npy.read_magic(stream)
+    if version not in NPY_HEADERS:
+        raise ValueError(f"an array has version {version[0]}.{version[1]} of the .npy format, which is not known.")
+    shape, fortran, dtype = NPY_HEADERS[version](stream)
     max_bytes -= stream.tell() - start
     if dtype.kind not in "fiub":
         raise ValueError(f"an array has dtype {dtype}, expected plain numbers.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -118,16 +119,17 @@ def describe_error(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the system knows of a file; if its inode, size or date of change differ, it is another file."""
+    """What the system knows of a file; if its inode, size or dates differ, it is another file."""
 
     size: int
     modified: int
+    changed: int  # of content, name or mode: whoever sets `modified` back cannot set this
     inode: int
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
         """Stamp from what `os.stat` returns."""
-        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
 def check_stamp(path: str, opened: Stamp, status: os.stat_result | None = None) -> None:
@@ -140,12 +142,49 @@ def check_stamp(path: str, opened: Stamp, status: os.stat_result | None = None) 
         return
     if now.size != opened.size:
         change = f"it has {now.size} bytes, and had {opened.size}"
+    elif now.inode != opened.inode:
+        change = "it has been replaced"
+    elif now.modified != opened.modified:
+        change = "it has been written to"
     else:
-        change = "it has been replaced" if now.inode != opened.inode else "it has been written to"
-    raise SamplesChangedError(
+        change = "its date was set back after it was written to, or it has got another mode, owner or link"
+    raise _changed(path, change)
+
+
+def check_content(path: str, opened: int, n_blocks: int) -> None:
+    """Raise if blocks of the file at `path` hold something else than when it was opened.
+
+    What another process writes through a map shows there at once, and in the dates of the file only later.
+    """
+    if sum_blocks(path, n_blocks) != opened:
+        raise _changed(path, "it has been written to")
+
+
+def _changed(path: str, change: str) -> SamplesChangedError:
+    return SamplesChangedError(
         f"{path} has changed since it was opened: {change}. Whatever was computed from it is not to be trusted; start "
         "again when nobody writes to it any more."
     )
+
+
+DRAWN_BLOCKS = 64
+DRAWN_BYTES = 2**12
+"""Blocks of a file that are compared before and after each pass, a page each: a fifth of a millisecond. If a twentieth
+of the pages has changed, at least one is found in 96 of 100 files."""
+
+
+def sum_blocks(path: str, n_blocks: int = DRAWN_BLOCKS) -> int:
+    """Checksum of blocks of a file: one drawn from each of so many equal parts, the same ones for the same size."""
+    with Path(path).open("rb", buffering=0) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        part = max(DRAWN_BYTES, -(-size // n_blocks))
+        draws = np.random.default_rng(size).random(n_blocks)
+        checksum = 0
+        for number in range(-(-size // part)):
+            room = max(0, min(part, size - number * part) - DRAWN_BYTES)
+            stream.seek(number * part + int(draws[number] * (room + 1)))
+            checksum = zlib.crc32(stream.read(DRAWN_BYTES), checksum)
+    return checksum
 
 
 @dataclass

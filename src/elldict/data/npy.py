@@ -19,10 +19,22 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from elldict.data.dataset import choose_digest_ranges, start_digest
-from elldict.data.file import Stamp, check_shape, check_stamp, find_dtype, prepare_out, split_runs
+from elldict.data.file import (
+    DRAWN_BLOCKS,
+    Stamp,
+    check_content,
+    check_shape,
+    check_stamp,
+    find_dtype,
+    prepare_out,
+    split_runs,
+    sum_blocks,
+)
 from elldict.exceptions import SamplesFileError
 
 MAGIC = npy.MAGIC_PREFIX
+VERSIONS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0, (3, 0): npy.read_array_header_2_0}
+"""Versions of the format, and what reads their headers; that of 3.0 differs from 2.0 in names of fields alone."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,7 @@ class RawReader:
     stored: str  # dtype in the file, with its byte order
     fortran: bool  # columns lie one after another, instead of rows
     stamp: Stamp
+    blocks: int  # checksum of some blocks of the file
 
     feature_names: None = None
 
@@ -80,6 +93,7 @@ class RawReader:
     def check_unchanged(self) -> None:
         """Raise if the file has changed."""
         check_stamp(self.path, self.stamp)
+        check_content(self.path, self.blocks, DRAWN_BLOCKS)
 
     @property
     def _item_bytes(self) -> int:
@@ -135,12 +149,14 @@ def open_npy(path: str | os.PathLike[str]) -> RawReader:
     find_dtype(dtype, path)
     n_samples, n_features = check_shape(shape, path)
     expected = offset + n_samples * n_features * dtype.itemsize
-    if status.st_size < expected:
+    if status.st_size != expected:
+        found = "is truncated" if status.st_size < expected else "is longer than its header says"
         raise SamplesFileError(
-            f"{path} is truncated: it ends at byte {status.st_size}, and an array of shape {shape} of {dtype} ends at "
-            f"byte {expected}. Copy or write it again."
+            f"{path} {found}: it ends at byte {status.st_size}, and an array of shape {shape} of {dtype} ends at byte "
+            f"{expected}. Copy or write it again."
         )
-    return RawReader(path, offset, n_samples, n_features, dtype.str, fortran and n_features > 1, Stamp.of(status))
+    facts = (Stamp.of(status), sum_blocks(path))
+    return RawReader(path, offset, n_samples, n_features, dtype.str, fortran and n_features > 1, *facts)
 
 
 def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
@@ -152,7 +168,7 @@ def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
         return None
     path = Path(array.filename).absolute()
     try:
-        stamp = Stamp.of(path.stat())
+        facts = (Stamp.of(path.stat()), sum_blocks(str(path)))
     except OSError:  # the map outlives its name
         return None
     n_samples, n_features = array.shape
@@ -161,7 +177,7 @@ def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
     begin, here = (view.__array_interface__["data"][0] for view in (np.frombuffer(mapped, np.uint8), array))
     offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + here - begin
     fortran = not array.flags.c_contiguous
-    reader = RawReader(str(path), offset, n_samples, n_features, array.dtype.str, fortran, stamp)
+    reader = RawReader(str(path), offset, n_samples, n_features, array.dtype.str, fortran, *facts)
     ends = np.unique([0, n_samples - 1])  # a file may have been replaced under the name of the one mapped
     try:
         same = np.array_equal(reader.take(ends), array[ends].astype(reader.dtype), equal_nan=True)
@@ -174,8 +190,10 @@ def _read_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, n
     """Shape, order and dtype, from a header that may be damaged."""
     try:
         version = npy.read_magic(stream)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(stream)
+        if version not in VERSIONS:
+            known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
+            raise ValueError(f"it is of version {version[0]}.{version[1]} of the format, expected one of {known}.")
+        shape, fortran, dtype = VERSIONS[version](stream)
     except Exception as error:  # NumPy's parser of headers raises what it likes on damaged files
         raise SamplesFileError(f"{path} has no valid .npy header: {' '.join(str(error).split())}") from error
     if any(length < 0 for length in shape):

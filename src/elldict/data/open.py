@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from elldict.atomic import refuse_special
 from elldict.backend.base import detach, is_foreign
 from elldict.data import npy, parquet, zarr
 from elldict.data.dataset import ArrayDataset, Dataset
@@ -120,6 +121,7 @@ def _open_file(path: Path, column: str | Sequence[str] | None) -> Reader:
         if any((path / name).is_file() for name in zarr.METADATA):
             return zarr.open_zarr(path, _check_one_name(column))
         return parquet.open_parquet(path, column)
+    refuse_special(path)  # a pipe would wait for somebody to write
     with path.open("rb") as stream:
         magic = stream.read(len(npy.MAGIC))
     if magic.startswith(parquet.MAGIC):

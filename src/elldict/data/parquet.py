@@ -18,20 +18,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.atomic import refuse_special
 from elldict.data.dataset import start_digest
 from elldict.data.file import (
     Cursor,
     Cursors,
     Stamp,
+    check_content,
     check_stamp,
     describe_error,
     find_dtype,
     import_optional,
     prepare_out,
+    sum_blocks,
 )
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 MAGIC = b"PAR1"
+
+PART_BLOCKS = 8
+"""Blocks of a file that are compared before and after a pass: few, since there may be thousands of files."""
 
 BATCH_BYTES = 2**22
 """Of rows that are decoded at a time: a tile at most."""
@@ -52,6 +58,7 @@ class Part:
 
     path: str
     stamp: Stamp
+    blocks: int  # checksum of PART_BLOCKS of its blocks
     group_rows: tuple[int, ...]  # rows of each row group
 
     @cached_property
@@ -153,6 +160,7 @@ class ParquetReader:
         """Raise if a file has changed, or there are others."""
         for part in self.parts:
             check_stamp(part.path, part.stamp)
+            check_content(part.path, part.blocks, PART_BLOCKS)
         if [part.path for part in self.parts] != _list_files(self.path):
             raise SamplesChangedError(f"{self.path} does not hold the same files as when it was opened.")
 
@@ -292,7 +300,8 @@ def _open_part(path: str) -> tuple[Part, Any]:
     """A file, and the types of its columns."""
     with _open_file(path) as file:
         groups = (file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))
-        return Part(path, Stamp.of(Path(path).stat()), tuple(groups)), file.schema_arrow
+        part = Part(path, Stamp.of(Path(path).stat()), sum_blocks(path, PART_BLOCKS), tuple(groups))
+        return part, file.schema_arrow
 
 
 def _list_files(path: str) -> list[str]:
@@ -307,6 +316,7 @@ def _list_files(path: str) -> list[str]:
 
 def _open_file(path: str) -> Any:
     parquet = import_optional("pyarrow.parquet", "files")
+    refuse_special(Path(path))
     try:
         # 256 kB of a column are read in one piece
         return parquet.ParquetFile(path, buffer_size=2**18, page_checksum_verification=True)

@@ -6,8 +6,8 @@ gives the fill value for a chunk that is not there; here it is an error.
 
 from __future__ import annotations
 
-import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,20 +18,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.atomic import refuse_special
+from elldict.data.chunk_sizes import Encoding
 from elldict.data.dataset import start_digest
 from elldict.data.file import (
+    DRAWN_BLOCKS,
     Cursor,
     Cursors,
+    Stamp,
     check_shape,
     describe_error,
     find_dtype,
     import_optional,
     prepare_out,
+    sum_blocks,
 )
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 ARRAY_METADATA = ("zarr.json", ".zarray")
 METADATA = (*ARRAY_METADATA, ".zgroup")
+OTHER_METADATA = (".zgroup", ".zattrs", ".zmetadata")
 
 SAFE_CODECS = frozenset(
     (
@@ -42,8 +48,20 @@ SAFE_CODECS = frozenset(
 )
 """Codecs of numbers that run nothing of what they decode; numcodecs' own are called numcodecs.NAME in format 3."""
 
+MOST_COUNTED_CHUNKS = 10**6
+"""Chunks that are looked for in a store that is no folder: zarr compares each with the names of all."""
+
 MOST_BAND_BYTES = 2**29
 """Most bytes of a band of chunks, decoded: all of it has to be in memory at a time."""
+
+
+@dataclass(frozen=True)
+class FolderState:
+    """What tells whether files of a folder have changed."""
+
+    digest: str = ""  # of names, sizes and dates, which a copy may keep
+    rest: str = ""  # of what a copy does not keep, and of some of the content
+    newest: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,8 +73,10 @@ class ZarrReader:
     n_samples: int
     n_features: int
     dtype: str
-    state: str  # digest of names, sizes and dates of the files
+    folder: FolderState  # empty if the store is not one
+    encoding: Encoding
     cursors: Cursors = field(default_factory=Cursors, compare=False)
+    checked: set[tuple[int, int]] = field(default_factory=set, compare=False)  # chunks whose size is known
 
     feature_names: None = None
 
@@ -91,7 +111,7 @@ class ZarrReader:
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype, name, size and date of every file of the array, and of its first and last row."""
-        digest = start_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.state)
+        digest = start_digest("zarr", self.n_samples, self.n_features, self.array.dtype, self.folder.digest)
         digest.update(self.take(np.unique([0, self.n_samples - 1])).data)
         return digest.hexdigest()
 
@@ -99,11 +119,11 @@ class ZarrReader:
         """Raise if a file of the array has changed; of a store that is not a folder, nothing is known."""
         if not self.path:
             return
-        state, newest = _digest_folder(self.path)
-        if state != self.state:
+        found = look_at_folder(self.path)
+        if (found.digest, found.rest) != (self.folder.digest, self.folder.rest):
             raise SamplesChangedError(
-                f"{self.path} has changed since it was opened; its newest file is {newest}. Whatever was computed from "
-                "it is not to be trusted; start again when nobody writes to it any more."
+                f"{self.path} has changed since it was opened; its newest file is {found.newest}. Whatever was "
+                "computed from it is not to be trusted; start again when nobody writes to it any more."
             )
 
     @property
@@ -121,6 +141,10 @@ class ZarrReader:
         coordinates = [(int(row), column) for row in stored for column in range(self._n_columns)]
         if (missing := self.find_missing(coordinates)) is not None:
             raise SamplesChangedError(f"{self.path}, chunk {missing} has been removed since it was opened.")
+        for chunk in coordinates if self.path else ():
+            if chunk not in self.checked:
+                self.encoding.check(Path(self.path) / self._name_chunk(chunk))
+                self.checked.add(chunk)
         try:
             return read()
         except MemoryError:
@@ -156,14 +180,19 @@ def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
     name = str(folder or array.store_path)
     shape = check_shape(array.shape, name)
     dtype = find_dtype(np.dtype(array.dtype), name)
-    band = int(array.chunks[0]) * shape[1] * np.dtype(array.dtype).itemsize
-    if min(band, shape[0] * shape[1] * np.dtype(array.dtype).itemsize) > MOST_BAND_BYTES:
+    itemsize = np.dtype(array.dtype).itemsize
+    chunk = math.prod(array.chunks) * itemsize
+    band = max(chunk, int(array.chunks[0]) * shape[1] * itemsize)
+    if max(chunk, min(band, shape[0] * shape[1] * itemsize)) > MOST_BAND_BYTES:
         raise SamplesFileError(
             f"{name} has chunks of {array.chunks[0]} rows: rows that are stored together have {band / 1e9:.3g} GB, and "
             f"at most {MOST_BAND_BYTES / 1e9:.3g} GB are held in memory at a time. Write it again with fewer rows a "
             "chunk, or give array[:] if memory is large enough."
         )
-    reader = ZarrReader(array, str(folder or ""), *shape, dtype, _digest_folder(folder)[0] if folder else "")
+    n_inner = math.prod(-(-s // c) for s, c in zip(array.shards, array.chunks, strict=True)) if array.shards else 0
+    encoding = Encoding.of(array.metadata.to_dict(), name, chunk, n_inner)
+    state = look_at_folder(folder) if folder else FolderState()
+    reader = ZarrReader(array, str(folder or ""), *shape, dtype, state, encoding)
     _check_complete(reader)
     return reader
 
@@ -213,7 +242,10 @@ def _find_array(folder: Path, column: str | None) -> Path:
 def _read_metadata(folder: Path) -> list[dict[str, Any]]:
     """What a folder says of the array that it is, in one format or both; nothing if it is none."""
     found = []
+    for name in OTHER_METADATA:
+        refuse_special(folder / name)
     for path in (folder / name for name in ARRAY_METADATA):
+        refuse_special(path)
         if path.is_file():
             try:
                 metadata = json.loads(path.read_bytes())
@@ -272,8 +304,16 @@ def _check_complete(reader: ZarrReader) -> None:
     array = reader.array
     n_rows, n_columns = (-(-size // step) for size, step in zip(array.shape, reader._stored_shape, strict=True))
     n_stored, found = n_rows * n_columns, ""
-    if (missing := reader.find_missing(itertools.product(range(n_rows), range(n_columns)))) is not None:
+    coordinates = (
+        (row, column) for row in range(n_rows) for column in range(n_columns)
+    )  # the first that is missing ends it
+    if (missing := reader.find_missing(coordinates)) is not None:
         found = f"chunk {missing} of {n_stored} is missing"
+    elif not reader.path and n_stored > MOST_COUNTED_CHUNKS:
+        raise SamplesFileError(
+            f"{reader._name} claims {n_stored} chunks, and at most {MOST_COUNTED_CHUNKS} are counted in a store that "
+            "is no folder. Write it again with more rows a chunk, or into a folder."
+        )
     elif not reader.path and array.shards is None and array.nchunks_initialized < n_stored:
         found = f"{n_stored - array.nchunks_initialized} of {n_stored} chunks are missing"
     if found:
@@ -283,16 +323,21 @@ def _check_complete(reader: ZarrReader) -> None:
         )
 
 
-def _digest_folder(folder: str | os.PathLike[str]) -> tuple[str, str]:
-    """Digest of names, sizes and dates of the files of a folder, and the name of the newest."""
-    facts, newest = [], (0, "")
+def look_at_folder(folder: str | os.PathLike[str]) -> FolderState:
+    """Look at all files of a folder, and into some of them."""
+    found = []
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)  # noqa: PTH118  # a hundred thousand of them, and Path takes its time
             try:
-                status = os.stat(path)  # noqa: PTH116
+                found.append((os.path.relpath(path, folder), Stamp.of(os.stat(path))))  # noqa: PTH116
             except FileNotFoundError:
                 continue
-            facts.append(f"{os.path.relpath(path, folder)} {status.st_size} {status.st_mtime_ns}")
-            newest = max(newest, (status.st_mtime_ns, path))
-    return start_digest(*sorted(facts)).hexdigest(), newest[1]
+    found.sort(key=lambda file: file[0])
+    digest = start_digest(*(f"{name} {stamp.size} {stamp.modified}" for name, stamp in found)).hexdigest()
+    rest = start_digest(*(f"{stamp.changed} {stamp.inode}" for _, stamp in found))
+    for name, _ in found[:: -(-len(found) // DRAWN_BLOCKS) or 1]:
+        file = Path(folder) / name
+        rest.update(b"%d " % (sum_blocks(str(file), 1) if file.is_file() else 0))
+    newest = max(found, key=lambda file: file[1].changed, default=("", None))[0]
+    return FolderState(digest, rest.hexdigest(), str(Path(folder) / newest))
