@@ -94,7 +94,8 @@ class LawTests:
 
     def is_very_loud(self, pilot: Estimate) -> bool:
         """Whether samples differ so much in loudness that no spike-and-slab law needs to be tried."""
-        return self.can_apply and pilot.converged and (self.few or self.is_loud(pilot.A, VERY_LOUD))
+        complete = pilot.converged and self._is_complete(pilot)
+        return self.can_apply and complete and (self.few or self.is_loud(pilot.A, VERY_LOUD))
 
     def refuses_law(self, pilot: Estimate) -> bool:
         """Whether the codes of an estimate for all directions follow no spike-and-slab law, or are loud together.
