@@ -3,13 +3,25 @@
 The number in a name is the row of the catalogue of faults, as in test_faults.py.
 """
 
+import io
+import json
+import math
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+import elldict
+from elldict import LpDictionaryLearning
 from elldict.backend import threads
+from elldict.checkpoint import CheckpointError
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.persistence import ModelFileError
+from elldict.record_file import RecordFile
 
 
 def count_blas_threads():
@@ -87,3 +99,132 @@ def test_fault_49_where_every_thread_has_a_number_each_gets_its_own_back(monkeyp
         assert first.result(10) == (1, 4)
         first_is_done.set()
         assert second.result(10) == (1, 4)
+
+
+def craft_model(path, arrays=None, **changes):
+    """Change a model file so that its checksums are right: parameters and fitted numbers by name, and arrays."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"])
+    for name, value in changes.items():
+        header["fitted" if name.endswith("_") or name.startswith("_") else "params"][name] = value
+    members["header.json"] = json.dumps(header).encode()
+    for name, array in (arrays or {}).items():
+        stream = io.BytesIO()
+        np.save(stream, array)
+        members[f"{name}.npy"] = stream.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def nest(depth):
+    nested = []
+    for _ in range(depth):
+        nested = [nested]
+    return nested
+
+
+@pytest.fixture(scope="module")
+def X():  # noqa: N802
+    return make_bernoulli_gaussian(400, 6, density=0.3, random_state=0)[0]
+
+
+@pytest.fixture
+def model_path(X, tmp_path):
+    path = tmp_path / "model.npz"
+    LpDictionaryLearning(3, whiten=True, center=True, random_state=0, max_iter=20).fit(X).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"p": ["a"]},
+        {"p": nest(900)},
+        {"noise_std_": 1e308},
+        {"_rest_std": 1e308},
+        {"_rest_std": -1.0},
+        {"corruption_rate_": 1e308},
+        {"arrays": {"scale": np.full(3, 1e308)}},
+        {"arrays": {"scale": np.array([1e308, 1, 1])}},
+        {"arrays": {"mean": np.full(6, 1e308)}},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_fault_50_crafted_models_are_refused(model_path, change):
+    craft_model(model_path, **change)
+    with pytest.raises(ModelFileError, match=r"model\.npz"):
+        elldict.load(model_path)
+
+
+@pytest.mark.parametrize("depth", [2000, 200_000])
+def test_fault_50_nested_headers_are_refused(model_path, depth):
+    with zipfile.ZipFile(model_path, "w") as archive:
+        archive.writestr("header.json", b'{"version": 1, "params": ' + b"[" * depth + b"]" * depth + b"}")
+    with pytest.raises(ModelFileError, match=r"model\.npz"):
+        elldict.load(model_path)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e160, 1e300])
+@pytest.mark.parametrize("whiten", [False, True])
+def test_fault_50_samples_of_extreme_size_have_a_score(X, scale, whiten):
+    one, other = (
+        LpDictionaryLearning(random_state=0, whiten=whiten, max_iter=50).fit(X * size) for size in (1.0, scale)
+    )
+    assert other.score(X * scale) == pytest.approx(one.score(X) - 6 * math.log(scale), rel=1e-6)
+
+
+def refit(X, path, **options):
+    options = {"random_state": 0, "solver": "power", "refine": None, "max_iter": 5, "tol": 1e-12, **options}
+    return LpDictionaryLearning(**options).fit(X, checkpoint=path, resume=True)
+
+
+def craft_checkpoint(path, number, change, change_array=None):
+    """Change the words of a record, and its arrays, so that the checksum is right."""
+    with closing(RecordFile.open(path)) as file:
+        drafts = [(json.loads(json.dumps(record.words)), file.arrays(record)) for record in file.records]
+        words, arrays = drafts[number]
+        change(words)
+        drafts[number] = (words, arrays if change_array is None else [change_array(array) for array in arrays])
+        file.replace(0, drafts)
+
+
+CRAFTED_RECORDS = {
+    "weight a list": (0, lambda w: w["fields"].update(weight=["a"]), None),
+    "weight of others": (0, lambda w: w["fields"].update(weight=10**18), None),
+    "weight beyond floats": (0, lambda w: w["fields"].update(weight=10**400), None),
+    "exponent beyond floats": (0, lambda w: w["fields"].update(exponent=1e308), None),
+    "mean no array": (0, lambda w: w["fields"].update(mean=1e308), None),
+    "nested words": (0, lambda w: w["fields"].update(mean=nest(900)), None),
+    "arrays swapped": (0, lambda w: w["fields"].update(mean=w["fields"]["scatter"]), None),
+    "no gradient": (1, lambda w: w["fields"].update(G=None), None),
+    "numbers not finite": (1, lambda w: None, lambda array: array * np.nan),
+    "numbers too large": (0, lambda w: None, lambda array: np.full_like(array, 1e308)),
+    "another shape": (1, lambda w: None, lambda array: array[:-1]),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED_RECORDS)
+@pytest.mark.filterwarnings("ignore")
+def test_fault_50_crafted_checkpoints_are_refused(X, tmp_path, name):
+    path = tmp_path / "fit.checkpoint"
+    refit(X, path)
+    craft_checkpoint(path, *CRAFTED_RECORDS[name])
+    with pytest.raises(CheckpointError, match=r"fit\.checkpoint"):
+        refit(X, path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fault_50_an_error_of_the_callback_is_not_blamed_on_the_checkpoint(X, tmp_path):
+    path = tmp_path / "fit.checkpoint"
+
+    def fail(iteration):
+        raise KeyError("mine")
+
+    model = LpDictionaryLearning(random_state=0, solver="power", refine=None)
+    with pytest.raises(KeyError, match="mine"):
+        model.fit(X, checkpoint=path, callback=fail)
+    with pytest.raises(KeyError, match="mine"):
+        model.fit(X, checkpoint=path, callback=fail, resume=True)
