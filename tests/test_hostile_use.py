@@ -3,13 +3,18 @@
 The number in a name is the row of the catalogue of faults, as in test_faults.py.
 """
 
+import errno
 import io
 import json
 import math
+import os
+import subprocess
+import sys
 import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +22,7 @@ from threadpoolctl import threadpool_info
 
 import elldict
 from elldict import LpDictionaryLearning
+from elldict.atomic import atomic_folder
 from elldict.backend import threads
 from elldict.checkpoint import CheckpointError
 from elldict.datasets import make_bernoulli_gaussian
@@ -228,3 +234,118 @@ def test_fault_50_an_error_of_the_callback_is_not_blamed_on_the_checkpoint(X, tm
         model.fit(X, checkpoint=path, callback=fail)
     with pytest.raises(KeyError, match="mine"):
         model.fit(X, checkpoint=path, callback=fail, resume=True)
+
+
+def run_command(folder, *arguments, before="", redirect="", **environment):
+    """Run the command line in a process of its own, after some statements and with streams redirected."""
+    script = folder / "command.py"
+    script.write_text(f"{before}\nfrom elldict.cli import main\nmain()\n")
+    paths = {"PYTHONPATH": str(Path(elldict.__file__).parents[1])}
+    command = ["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, str(script), *arguments]
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **paths, **environment}, capture_output=True, check=False, timeout=60
+    )
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="shells and signals of POSIX")
+
+
+@pytest.fixture
+def folder(X, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    return tmp_path
+
+
+@posix
+@pytest.mark.parametrize("redirect", ["2>&-", ">&- 2>&- <&-"])
+def test_fault_50_closed_streams_do_not_lose_the_model(folder, redirect):
+    done = run_command(folder, "fit", "x.npy", "-o", "model.npz", redirect=redirect)
+    assert done.returncode == 0
+    assert elldict.load(folder / "model.npz").n_components_ == 6
+
+
+@posix
+@pytest.mark.parametrize("name", ["m\N{LATIN SMALL LETTER E WITH ACUTE}.npz", "\N{CJK UNIFIED IDEOGRAPH-65E5}.npz"])
+def test_fault_50_names_that_the_terminal_cannot_show(folder, name):
+    done = run_command(folder, "fit", "x.npy", "-o", name, PYTHONIOENCODING="ascii", PYTHONUTF8="1")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert name.encode("ascii", "backslashreplace") in done.stdout
+    assert (folder / name).exists()
+
+
+@posix
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_fault_50_a_full_standard_output_is_named(folder):
+    done = run_command(folder, "fit", "x.npy", "-o", "model.npz", redirect=">/dev/full")
+    assert (done.returncode, done.stderr) == (2, b"elldict: error: standard output: No space left on device.\n")
+    assert (folder / "model.npz").exists()
+
+
+def test_fault_50_a_full_disk_names_the_folder_of_an_array(tmp_path):
+    def fill():
+        with atomic_folder(tmp_path / "codes.zarr", lambda _: True) as unfinished:
+            (unfinished / "0").write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device", str(unfinished / "0"))
+
+    with pytest.raises(OSError, match=r"No space left on device.*codes\.zarr"):
+        fill()
+    assert not any(tmp_path.iterdir())
+
+
+@posix
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_fault_50_a_signal_leaves_no_unfinished_file(folder, name, code):
+    before = f"""
+import os, signal, elldict.persistence
+def end(stream, *_):
+    stream.write(b"half")
+    os.kill(os.getpid(), signal.{name})
+elldict.persistence._write_members = end
+"""
+    done = run_command(folder, "fit", "x.npy", "-o", "model.npz", "--quiet", before=before)
+    assert (done.returncode, done.stderr) == (code, b"")
+    assert sorted(path.name for path in folder.iterdir()) == ["command.py", "x.npy"]
+
+
+@posix
+@pytest.mark.parametrize("module", ["numpy", "typer", "elldict.estimator", "sklearn.base"])
+def test_fault_50_ctrl_c_during_imports_is_one_line(folder, module):
+    before = f"""
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+"""
+    done = run_command(folder, "fit", "x.npy", "-o", "model.npz", before=before)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"elldict: interrupted.\n")
+
+
+TENSORS = {
+    "sparse_coo": lambda X: X.to_sparse(),
+    "sparse_csr": lambda X: X.to_sparse_csr(),
+    "bfloat16": lambda X: X.bfloat16(),
+    "meta": lambda X: X.to("meta"),
+}
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "transform", "score", "inverse_transform"])
+@pytest.mark.filterwarnings("ignore")
+def test_fault_50_tensors_without_numbers_are_named(X, kind, method):
+    torch = pytest.importorskip("torch")
+    dense = torch.asarray(X)
+    model = LpDictionaryLearning(random_state=0, max_iter=5)
+    if "fit" not in method:
+        model.fit(dense)
+    with pytest.raises((TypeError, ValueError), match=kind):
+        getattr(model, method)(TENSORS[kind](dense))
+
+
+def test_fault_50_what_did_not_converge_is_not_called_converged(X):
+    for n_iterations in range(1, 25):
+        calls = iter(range(1, 1000))
+        model = LpDictionaryLearning(random_state=0)
+        model.fit(X, callback=lambda _, calls=calls, last=n_iterations: next(calls) >= last)
+        assert model.converged_ == model.status_.startswith("converged"), model.status_
