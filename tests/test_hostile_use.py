@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
 import elldict
@@ -343,9 +344,16 @@ def test_fault_50_tensors_without_numbers_are_named(X, kind, method):
         getattr(model, method)(TENSORS[kind](dense))
 
 
-def test_fault_50_what_did_not_converge_is_not_called_converged(X):
-    for n_iterations in range(1, 25):
+@pytest.mark.filterwarnings("ignore")
+def test_fault_50_what_did_not_converge_is_not_called_converged(rng):
+    X = rng.laplace(size=(2000, 6))
+    for n_iterations in range(1, 16):
         calls = iter(range(1, 1000))
         model = LpDictionaryLearning(random_state=0)
         model.fit(X, callback=lambda _, calls=calls, last=n_iterations: next(calls) >= last)
         assert model.converged_ == model.status_.startswith("converged"), model.status_
+
+
+def test_fault_50_a_warning_does_not_contradict_itself(X):
+    with pytest.warns(ConvergenceWarning, match=r"did not converge \((?!converged)"):
+        LpDictionaryLearning(random_state=0, max_iter=1, tol=0.0, solver="power", refine=None).fit(X)

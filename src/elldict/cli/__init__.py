@@ -10,12 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from elldict.cli.process import prepare_process
+from elldict.cli.process import INTERRUPTED, prepare_process
 
 __all__ = ["app", "main", "run"]
-
-INTERRUPTED = 130
-"""Exit code of Ctrl-C, by the custom of shells."""
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from elldict.atomic import NAMELESS_ERRORS
-from elldict.cli import INTERRUPTED
+from elldict.cli.process import INTERRUPTED
 
 MISTAKE = 2
 """Exit code of wrong usage."""

@@ -8,6 +8,9 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+INTERRUPTED = 130
+"""Exit code of Ctrl-C, by the custom of shells."""
+
 ENDING_SIGNALS = ("SIGTERM", "SIGHUP")
 """Signals that ask a process to end; Windows has no second one."""
 
