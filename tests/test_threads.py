@@ -11,31 +11,19 @@ from elldict.backend import threads
 
 
 class FakeBlas:
-    """BLAS with four threads, and a record of every limit set."""
+    """BLAS with four threads."""
 
     def __init__(self):
-        self.n_threads = 4
+        self.num_threads = 4
 
-    def info(self):
-        return [{"num_threads": self.n_threads}]
-
-    def limit(self, limits):
-        blas = self
-
-        class Context:
-            def __enter__(self):
-                self.before, blas.n_threads = blas.n_threads, limits
-
-            def __exit__(self, *error):
-                blas.n_threads = self.before
-
-        return Context()
+    def set_num_threads(self, num_threads):
+        self.num_threads = num_threads
 
 
 @pytest.fixture
 def blas(monkeypatch):
     fake = FakeBlas()
-    monkeypatch.setattr(threads, "_blas", lambda: fake)
+    monkeypatch.setattr(threads, "_list_blas", lambda: (fake,))
     monkeypatch.setattr(threads, "_limit", threads._Limit())
     return fake
 
@@ -60,18 +48,18 @@ def test_one_job_needs_no_threads(blas):
 def test_an_error_in_a_thread_is_raised(blas):
     with pytest.raises(ZeroDivisionError):
         list(threads.map_in_order(lambda: lambda job: 1 // job, [1, 0, 1]))
-    assert blas.n_threads == 4
+    assert blas.num_threads == 4
 
 
 def test_limits_that_overlap_in_time_are_lifted_by_the_last(blas):
     first, second = threads.one_blas_thread(), threads.one_blas_thread()
     assert first.__enter__() == 4
-    assert blas.n_threads == 1
+    assert blas.num_threads == 1
     assert second.__enter__() == 4
     first.__exit__(None, None, None)
-    assert blas.n_threads == 1
+    assert blas.num_threads == 1
     second.__exit__(None, None, None)
-    assert blas.n_threads == 4
+    assert blas.num_threads == 4
 
 
 def test_a_fit_leaves_the_threads_of_blas_as_they_were(easy):
@@ -85,6 +73,6 @@ def test_a_fit_leaves_the_threads_of_blas_as_they_were(easy):
 def test_many_threads_give_the_sums_of_one(blas, rng):
     X = rng.standard_normal((100_000, 30)) ** 3
     model = LpDictionaryLearning(random_state=0, max_iter=5, tol=1.0).fit(X)
-    blas.n_threads = 1
+    blas.num_threads = 1
     again = LpDictionaryLearning(random_state=0, max_iter=5, tol=1.0).fit(X)
     np.testing.assert_array_equal(model.components_, again.components_)

@@ -43,10 +43,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            nameless = error.filename is None and error.errno in NAMELESS_ERRORS
-            if nameless or error.filename == str(temporary):
-                error.filename = str(path)
+        _name_file(error, path, temporary)
         raise
     _sync(path.parent)
 
@@ -74,13 +71,25 @@ def atomic_folder(path: Path, may_replace: Callable[[Path], bool]) -> Iterator[P
         if path.exists():
             path.rename(old)
         new.rename(path)
-    except BaseException:
+    except BaseException as error:
         if old.exists():
             old.rename(path)
         shutil.rmtree(new, ignore_errors=True)
+        _name_file(error, path, new)
         raise
     shutil.rmtree(old, ignore_errors=True)
     _sync(path.parent)
+
+
+def _name_file(error: BaseException, path: Path, temporary: Path) -> None:
+    """Give an error of writing the name that the user has given, instead of none or of a temporary one."""
+    if not isinstance(error, OSError):
+        return
+    if error.filename is None:
+        if error.errno in NAMELESS_ERRORS:
+            error.filename = str(path)
+    elif Path(os.fsdecode(error.filename)).is_relative_to(temporary):
+        error.filename = str(path)
 
 
 def temporary_beside(path: Path) -> Path:

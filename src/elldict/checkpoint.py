@@ -8,12 +8,14 @@ something else is noticed.
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -27,7 +29,7 @@ from elldict.data.statistics import PartialStatistics
 from elldict.persistence import list_iterations, tabulate_iterations, to_plain
 from elldict.record_file import Record, RecordFile, RecordFileError
 from elldict.result import Callback, Iteration
-from elldict.solver.evaluate import Statistics
+from elldict.solver.evaluate import EvaluationKernel, Statistics
 from elldict.solver.loop import Phase, PhasePosition, Problem
 
 RECORDED_TYPES: dict[str, Any] = {"Statistics": Statistics, "PartialStatistics": PartialStatistics}
@@ -39,6 +41,15 @@ MAX_PHASE_BYTES = 2**26
 MIN_SAMPLES_PER_ROW = 32
 """Drawn rows are recorded if there are so many samples for each: then the samples are large, and slow to read."""
 
+
+ARRAY_SHAPES = {"mean": "n", "scatter": "nn", "G": "mn", "secondary": "mn", "inactive": "mnn"}
+"""Shapes of the arrays of a result, by the number m of atoms and n of features; those of all others are (m,)."""
+
+LARGEST = {"weight": 2**53, "exponent": 1100, "peak": 1e150, "known_mean": 1e300}
+"""Numbers of a result that are no arrays, and the most they can be: a peak is in units of 2**exponent."""
+
+FAILURES = (ArithmeticError, LookupError, TypeError, AttributeError, NameError, AssertionError, np.linalg.LinAlgError)
+"""Errors of a fit that are none of what a user gives: after a replay, records are to blame that no fit has written."""
 
 T = TypeVar("T")
 
@@ -56,6 +67,8 @@ class RecordedDataset(DescribedBySource):
     n_replayed: int = 0  # records that the fit has used or written
     phase_start: int = 0  # the first record of the phase
     last_pass: Record | None = None
+    has_replayed: bool = False
+    callback_failed: bool = False
 
     @property
     def unrecorded(self) -> Dataset:
@@ -72,7 +85,8 @@ class RecordedDataset(DescribedBySource):
         key = digest(kernel)
         self.last_pass = self._replay("pass", key)
         if self.last_pass is not None and "result" in self.last_pass.words:
-            return cast(S, self._decode(self.last_pass, self._decode_result))
+            m = int(kernel.B.shape[0]) if isinstance(kernel, EvaluationKernel) else 0
+            return cast(S, self._decode(self.last_pass, partial(self._decode_result, m=m)))
         result = self.source.sum(kernel)
         if self.last_pass is None and getattr(result, "non_finite", None) is None:  # such a value ends the fit
             words, arrays = _encode_result(result)
@@ -88,7 +102,7 @@ class RecordedDataset(DescribedBySource):
         key = digest(index)
         record = self._replay("rows", key)
         if record is not None:
-            return self._decode(record, lambda _, arrays: arrays[0].astype(np.float64))
+            return self._decode(record, lambda _, arrays: self._check_rows(arrays[0], len(index)))
         rows = self.source.take(index)
         self._record({"kind": "rows", "key": key}, [rows.astype(self.dtype)])
         return rows
@@ -100,7 +114,9 @@ class RecordedDataset(DescribedBySource):
             record = self._replay("callback", "")
             if record is not None:
                 return bool(record.words.get("stop"))
+            self.callback_failed = True  # unless it returns
             stop = callback is not None and bool(callback(iteration))
+            self.callback_failed = False
             self._record({"kind": "callback", "key": "", "stop": stop})
             return stop
 
@@ -112,7 +128,7 @@ class RecordedDataset(DescribedBySource):
             return None
         self.phase_start = self.n_replayed
         record = self._replay("position", _digest_phase(problem, number, phase, A), optional=True)
-        return None if record is None else self._decode(record, self._decode_position)
+        return None if record is None else self._decode(record, partial(self._decode_position, phase=phase, start=A))
 
     def save(self, problem: Problem, number: int, phase: Phase, A: Array, iteration: int, here: Array) -> None:
         """Replace the passes of a phase by the position it has reached, once they take much space."""
@@ -148,32 +164,49 @@ class RecordedDataset(DescribedBySource):
             return None
         if record.words.get("kind") != kind or record.words.get("key") != key:
             raise self._explain_divergence()
-        self.n_replayed += 1
+        self.n_replayed, self.has_replayed = self.n_replayed + 1, True
         return record
 
-    def _decode(self, record: Record, decode: Callable[[Mapping[str, Any], list[NDArray[Any]]], T]) -> T:
+    def _decode(self, record: Record, decode: Callable[..., T]) -> T:
         try:
             return decode(record.words, self.file.arrays(record))
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (*FAILURES, ValueError, RecursionError) as error:
             raise CheckpointError(f"{self.file.path} holds a record that no fit has written: {error}") from error
 
-    def _decode_position(self, words: Mapping[str, Any], arrays: list[NDArray[Any]]) -> PhasePosition:
+    def _decode_position(
+        self, words: Mapping[str, Any], arrays: list[NDArray[Any]], phase: Phase, start: Array
+    ) -> PhasePosition:
         A, table = arrays
         iteration, passes = int(words["iteration"]), float(words["passes"])
+        if not (2 <= iteration <= phase.max_iter and 0 <= passes < math.inf):  # the first is no step away from `start`
+            raise ValueError(f"it stands at iteration {iteration} of {phase.max_iter}, after {passes:g} passes")
+        _check_numbers("A", A, tuple(start.shape))
         return PhasePosition(iteration, self.backend.asarray(A, "float64"), passes, list_iterations(table))
 
-    def _decode_result(self, words: Mapping[str, Any], arrays: list[NDArray[Any]]) -> Any:
-        """Result of a pass; arrays that were in the backend are there again."""
+    def _decode_result(self, words: Mapping[str, Any], arrays: list[NDArray[Any]], m: int) -> Any:
+        """Result of a pass at m atoms; arrays that were in the backend are there again."""
+        sizes = {"m": m, "n": self.n_features}
 
-        def decode(value: Any) -> Any:
-            if isinstance(value, dict) and "map" in value:
-                return {name: decode(item) for name, item in value["map"].items()}
+        def decode(name: str, value: Any) -> Any:
+            if name == "extra":
+                return {key: decode(key, item) for key, item in value["map"].items()}
             if isinstance(value, dict):
                 array = arrays[value["array"]]
+                _check_numbers(name, array, tuple(sizes[axis] for axis in ARRAY_SHAPES.get(name, "m")))
                 return self.backend.asarray(array, str(array.dtype)) if value["moved"] else array
+            if value is not None and not (name in LARGEST and abs(value) <= LARGEST[name]):
+                raise ValueError(f"{name} is {value!r:.100}")
             return value
 
-        return RECORDED_TYPES[words["result"]](**{name: decode(value) for name, value in words["fields"].items()})
+        decoded = {name: decode(name, value) for name, value in words["fields"].items()}
+        found = RECORDED_TYPES[words["result"]](**decoded)
+        if found.weight != self.n_samples:
+            raise ValueError(f"a pass has seen {found.weight} samples of {self.n_samples}")
+        return found
+
+    def _check_rows(self, rows: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
+        _check_numbers("rows", rows, (n_rows, self.n_features))
+        return rows.astype(np.float64)
 
     def _explain_divergence(self) -> CheckpointError:
         made, now = self.file.header["made_with"], _list_libraries()
@@ -203,8 +236,16 @@ def open_checkpoint(
     else:
         state = to_plain(rng.bit_generator.state)
         file = RecordFile.create(path, {"about": about, "random_numbers": state, "made_with": _list_libraries()})
+    recorded = RecordedDataset(samples, file)
     try:
-        yield RecordedDataset(samples, file)
+        yield recorded
+    except FAILURES as error:
+        if not recorded.has_replayed or recorded.callback_failed:
+            raise
+        raise CheckpointError(
+            f"The fit failed when resumed from {path} ({type(error).__name__}: {error}), as if no fit had written its "
+            "records. Delete it and begin again."
+        ) from error
     finally:
         file.close()
         if not file.records:  # an empty checkpoint would only be in the way of the next fit
@@ -233,7 +274,7 @@ def _check_header(path: Path, header: Mapping[str, Any], about: Mapping[str, Any
             f"{name} {theirs[name]!r}, not {value!r}" for name, value in about.items() if theirs[name] != value
         ]
         dict(header["made_with"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not a checkpoint, or is damaged: its header has no {error}.") from error
     if not differences:
         try:
@@ -245,6 +286,12 @@ def _check_header(path: Path, header: Mapping[str, Any], about: Mapping[str, Any
             f"{path} is the checkpoint of another fit: it has {'; '.join(differences)}. Give what that was begun "
             "with, or choose another file."
         )
+
+
+def _check_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Raise if an array is not of this shape, or holds what no sum over finite samples is."""
+    if array.shape != shape or array.dtype.kind != "f" or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
 
 
 def digest(value: Any) -> str:

@@ -394,7 +394,8 @@ def doubt_estimate(
     if not estimate.converged and not estimate.stopped:
         # atoms that samples do not tell from their mixtures never come to rest
         remedy = "More iterations would not help." if np.any(gaussian) else "Raise max_iter or tol."
-        yield ConvergenceWarning, f"The fit did not converge ({estimate.status}). {remedy}"
+        status = estimate.status.removeprefix("converged: ")  # of a part of the fit: not said of the whole
+        yield ConvergenceWarning, f"The fit did not converge ({status}). {remedy}"
 
 
 def _find_unidentifiable(estimate: Estimate, statistics: SampleStatistics) -> NDArray[np.bool_]:

@@ -138,6 +138,9 @@ REFINEMENTS = (None, "bernoulli-gaussian", "mixture", "sparse-corruption")
 MAX_INVERSE_ERROR = 0.01
 """Largest entry of unmixing @ atoms.T minus the identity that rounding explains, in float32 and whitened too."""
 
+MAX_RATIO = 1e100
+"""Ratio of standard deviations, one to the other, up to which both have a square in the same unit."""
+
 HISTORY_COLUMNS = tuple(field.name for field in fields(Iteration) if field.name != "components")
 INTEGER_COLUMNS = ("start", "stage", "iteration")
 
@@ -182,6 +185,7 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
         if array.shape != shape or array.dtype.kind != "f" or not finite:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {shape} of finite numbers")
     _check_values(arrays)
+    _check_sizes(model, arrays)
     model._name_rows(*(arrays[name] for name in ROWS))
     for name in VECTORS:
         setattr(model, f"{name}_", arrays[name])
@@ -221,6 +225,24 @@ def _check_values(arrays: dict[str, NDArray[Any]]) -> None:
     error = float(np.max(np.abs(product - np.eye(len(product)))))
     if not error < MAX_INVERSE_ERROR:
         raise ValueError(f"unmixing does not undo atoms (off by {error:.2g})")
+
+
+def _check_sizes(model: Any, arrays: dict[str, NDArray[Any]]) -> None:
+    """Raise on numbers so far apart that sums or squares of codes overflow: no fit to finite samples gives them."""
+    numbers = (model.noise_std_, model._rest_std, model.corruption_scale_)
+    if min(numbers) < 0 or not 0 <= model.corruption_rate_ <= 1:
+        raise ValueError("a standard deviation is negative, or corruption_rate_ is no share")
+    sizes = np.array([*numbers, *arrays["scale"]])
+    if len(arrays["rest"]) == 0:
+        sizes = np.delete(sizes, 1)  # there are no directions along which it would be used
+    sizes = sizes[sizes > 0]
+    if len(sizes) and np.max(sizes) / MAX_RATIO > np.min(sizes):
+        raise ValueError(f"standard deviations go from {np.min(sizes):.2g} to {np.max(sizes):.2g}")
+    unmixing, mean = (np.abs(arrays[name].astype(np.float64)) for name in ("unmixing", "mean"))
+    with np.errstate(over="ignore"):
+        of_mean = 4 * (unmixing @ mean)  # with room for samples as large
+    if not np.all(np.isfinite(of_mean)):
+        raise ValueError("the codes of mean are beyond the largest number")
 
 
 def _check_scalar(name: str, value: Any, expected: type) -> Any:

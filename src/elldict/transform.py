@@ -23,6 +23,9 @@ from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 Rule = Callable[[Array, Any], Array]
 """From linear codes (b, m) of a tile, and their array namespace, to the codes wanted."""
 
+MAX_SQUARED_EXPONENT = 300
+"""Exponent of two up to which sums of squares are finite and not zero, with room for codes that are rare and large."""
+
 
 def keep(Z: Array, xp: Any) -> Array:  # noqa: ARG001
     """Linear codes as they are."""
@@ -81,10 +84,16 @@ def likelihood_coder(
     """Rows for codes and rest, and the rule that makes log-likelihoods of them.
 
     `laws` is density, scale, noise_std; `mixture`, if there is one, takes their place. Atoms without codes, beyond the
-    rank of the samples, have density 0 and are left out.
+    rank of the samples, have density 0 and are left out. Codes of extreme size are counted in a unit in which their
+    squares are finite.
     """
     density, scale = (np.asarray(to_numpy(law), dtype=np.float64) for law in laws[:2])
     used = density > 0
+    unit = _power_of_two(float(np.max(scale)))
+    rows = np.vstack([to_numpy(unmixing)[used], to_numpy(rest)]).astype(np.float64) / unit
+    scale, rest_std, laws = scale / unit, rest_std / unit, (density, scale, laws[2] / unit)
+    if mixture is not None:
+        mixture = replace(mixture, std=mixture.std / unit)
     least = 1e-9 * float(np.max(scale))  # codes that are exactly zero have no density otherwise
     noise, power = max(laws[2], least) ** 2, np.maximum(scale[used], least) ** 2
     objective: SpikeSlabLikelihood | MixtureLikelihood
@@ -92,9 +101,15 @@ def likelihood_coder(
         objective = SpikeSlabLikelihood(SpikeSlab(np.clip(density[used], 1e-6, 1 - 1e-6), power, noise))
     else:
         objective = MixtureLikelihood(mixture)
-    rows = np.vstack([to_numpy(unmixing)[used], to_numpy(rest)]).astype(np.float64)
-    volume = 0.5 * float(np.linalg.slogdet(rows @ rows.T)[1])
+    size = _power_of_two(float(np.max(np.abs(rows), initial=0.0)))
+    volume = 0.5 * float(np.linalg.slogdet((rows / size) @ (rows / size).T)[1]) + len(rows) * math.log(size)
     return rows, Likelihood(objective, int(np.sum(used)), rest_std, volume)
+
+
+def _power_of_two(size: float) -> float:
+    """Power of two near a size whose square would overflow or vanish; 1 for all others."""
+    exponent = math.frexp(size)[1]
+    return math.ldexp(1.0, exponent - 1) if abs(exponent) > MAX_SQUARED_EXPONENT else 1.0
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,8 @@ def _left_to_scikit_learn(X: Any) -> bool:
 
 def check_codes(estimator: BaseEstimator, codes: Any, unmixing: Array) -> Array:
     """Return codes as an array of the kind of the fitted ones, with as many columns as atoms."""
+    if array_api_compat.is_torch_array(codes):
+        _refuse_tensor(codes)
     check_same_space(estimator, codes, unmixing, "inverse_transform")
     if array_api_compat.is_dask_array(codes):
         if codes.ndim != 2:
@@ -237,7 +239,24 @@ def _refuse_masked(X: Any) -> None:
         )
 
 
+def _refuse_tensor(X: Any) -> None:
+    """Raise if a tensor of torch has no plain numbers in memory, or too few digits for a dictionary."""
+    dtype = str(X.dtype)
+    if X.is_nested or X.is_quantized or str(X.layout) != "torch.strided":
+        kind = "nested" if X.is_nested else "quantized" if X.is_quantized else str(X.layout).removeprefix("torch.")
+        raise TypeError(f"X is a {kind} tensor, expected a dense one. Convert it with X.to_dense() or X.dequantize().")
+    if X.is_meta:
+        raise ValueError("X is a tensor on the device 'meta', which has a shape and no numbers. Give one with numbers.")
+    if "bfloat16" in dtype or "float8" in dtype:
+        raise TypeError(
+            f"X has dtype {dtype}, whose numbers have two digits or less: rounding would be taken for noise and error "
+            "bars would be wrong. Give what it was rounded from, or X.float() if that is lost."
+        )
+
+
 def _check_foreign(X: Array, n_samples: int, n_features: int) -> None:
+    if array_api_compat.is_torch_array(X):
+        _refuse_tensor(X)
     xp = array_api_compat.array_namespace(X)
     if X.ndim != 2:
         raise ValueError(f"Expected a 2D array (n_samples, n_features), got {X.ndim}D with shape {tuple(X.shape)}.")

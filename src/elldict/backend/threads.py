@@ -8,18 +8,20 @@ what it adds up to does not depend on the number of cores.
 from __future__ import annotations
 
 import functools
-import operator
+import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+Library = Any
+"""One BLAS, as threadpoolctl controls it."""
 
 
 def map_in_order(
@@ -43,7 +45,7 @@ def map_in_order(
 
         with _limit.lock:
             if _limit.pool is None:
-                _limit.pool = ThreadPoolExecutor(n_threads, thread_name_prefix="elldict")
+                _limit.pool = ThreadPoolExecutor(n_threads, "elldict", _hold_own)
         yield from _limit.pool.map(work, jobs)
 
 
@@ -54,19 +56,18 @@ class _Limit:
         self.lock = threading.Lock()
         self.users = 0
         self.n_threads = 1
-        self.context: AbstractContextManager[Any] | None = None
+        self.before: list[tuple[Library, int]] = []
         # threads that wait for the next pass: to start them takes as long as a pass over a small problem
         self.pool: ThreadPoolExecutor | None = None
 
 
 _limit = _Limit()
-_COUNT_THREADS = operator.itemgetter("num_threads")
 
 
 def _begin_anew() -> None:
     """In a process forked in the middle of a fit: its threads and its users have stayed behind."""
-    if _limit.users and _limit.context is not None:
-        _limit.context.__exit__(None, None, None)
+    if _limit.users:
+        _restore(_limit.before)
     _limit.__init__()  # type: ignore[misc]
 
 
@@ -75,10 +76,39 @@ if hasattr(os, "register_at_fork"):
 
 
 @functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(
-        user_api="blas"
-    )  # looking for the libraries takes milliseconds: once is enough
+def _list_blas() -> tuple[Library, ...]:
+    """Libraries in use; to look for them takes milliseconds, so once is enough."""
+    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _counts_by_thread(library: Library) -> bool:
+    """Whether every thread has a number of its own, as with OpenMP, instead of one number for the process."""
+    return getattr(library, "threading_layer", None) == "openmp"
+
+
+def _set_threads(library: Library, n_threads: int) -> None:
+    """Set the number whichever thread asks: newer versions of threadpoolctl obey one thread and no other."""
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
+
+
+def _hold(libraries: Iterable[Library]) -> list[tuple[Library, int]]:
+    """Set libraries to one thread; gives the numbers they had."""
+    before = [(library, library.num_threads or 1) for library in libraries]
+    for library, _ in before:
+        _set_threads(library, 1)
+    return before
+
+
+def _hold_own() -> None:
+    """Set libraries to one thread for the thread that calls, where every thread has a number of its own."""
+    _hold(filter(_counts_by_thread, _list_blas()))
+
+
+def _restore(before: Iterable[tuple[Library, int]]) -> None:
+    """Give libraries their numbers back, unless someone else has set another one meanwhile."""
+    for library, n_threads in before:
+        if library.num_threads == 1:
+            _set_threads(library, n_threads)
 
 
 @contextmanager
@@ -86,13 +116,14 @@ def one_blas_thread() -> Iterator[int]:
     """Hold BLAS at one thread; gives the number of threads it was allowed before.
 
     To be held for a whole fit: after a product by several threads those of OpenBLAS wait by spinning, for longer than a
-    pass over the samples may take, and keep the cores from our own.
+    pass over the samples may take, and keep the cores from our own. Fits may overlap in time and end in any order, each
+    in a thread of its own: the last one restores what the first one found.
     """
+    own = _hold(filter(_counts_by_thread, _list_blas()))
     with _limit.lock:
         if _limit.users == 0:
-            _limit.n_threads = max([1, *map(_COUNT_THREADS, _blas().info())])
-            _limit.context = _blas().limit(limits=1)
-            _limit.context.__enter__()
+            _limit.before = _hold(itertools.filterfalse(_counts_by_thread, _list_blas()))
+            _limit.n_threads = max([1, *(n_threads for _, n_threads in (*_limit.before, *own))])
         _limit.users += 1
     try:
         yield _limit.n_threads
@@ -100,8 +131,8 @@ def one_blas_thread() -> Iterator[int]:
         with _limit.lock:
             _limit.users -= 1
             if _limit.users == 0:
-                if _limit.context is not None:
-                    _limit.context.__exit__(None, None, None)
+                _restore(_limit.before)
                 if _limit.pool is not None:
                     _limit.pool.shutdown(wait=False)
                     _limit.pool = None
+        _restore(own)

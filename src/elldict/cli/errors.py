@@ -11,8 +11,11 @@ from typing import Any
 
 import typer
 
-MISTAKE, INTERRUPTED = 2, 130
-"""Exit codes: of wrong usage, and of Ctrl-C, by the custom of shells."""
+from elldict.atomic import NAMELESS_ERRORS
+from elldict.cli.process import INTERRUPTED
+
+MISTAKE = 2
+"""Exit code of wrong usage."""
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for wrong arguments: its own class or click's, depending on its version."""
@@ -73,6 +76,8 @@ def _fail(message: str) -> int:
 
 
 def _describe(error: OSError) -> str:
+    if error.filename is None and error.errno in NAMELESS_ERRORS:  # those of files have a name
+        return f"standard output: {error.strerror}."
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{os.fsdecode(error.filename)}: {error.strerror}."

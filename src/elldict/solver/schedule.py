@@ -424,4 +424,6 @@ def _weigh_evidence(stats: Statistics, A: Array) -> Decision:
 
 def _stop_at(pilot: Estimate, drawn: CodeSubsample, status: str) -> Estimate:
     """The l_p estimate of a fit that was stopped before its refinement was evaluated."""
+    if status.startswith("converged"):  # in the same iteration: that is said of the refinement, which is not kept
+        status = f"stopped by the callback when the refinement had {status}"
     return replace(drawn.complete(pilot), stopped=True, converged=False, status=f"{status}; kept l_p")
