@@ -159,7 +159,7 @@ def model_path(X, tmp_path):
         {"arrays": {"scale": np.array([1e308, 1, 1])}},
         {"arrays": {"mean": np.full(6, 1e308)}},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:40],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_fault_50_crafted_models_are_refused(model_path, change):
