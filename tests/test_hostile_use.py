@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -27,6 +28,7 @@ from elldict.atomic import atomic_folder
 from elldict.backend import threads
 from elldict.checkpoint import CheckpointError
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.fit import _canonical_basis
 from elldict.persistence import ModelFileError
 from elldict.record_file import RecordFile
 
@@ -157,7 +159,7 @@ def model_path(X, tmp_path):
         {"arrays": {"scale": np.array([1e308, 1, 1])}},
         {"arrays": {"mean": np.full(6, 1e308)}},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:40],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_fault_50_crafted_models_are_refused(model_path, change):
@@ -357,3 +359,32 @@ def test_fault_50_what_did_not_converge_is_not_called_converged(rng):
 def test_fault_50_a_warning_does_not_contradict_itself(X):
     with pytest.warns(ConvergenceWarning, match=r"did not converge \((?!converged)"):
         LpDictionaryLearning(random_state=0, max_iter=1, tol=0.0, solver="power", refine=None).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("whiten", [False, True])
+def test_fault_45_few_samples_of_many_features_take_memory_for_both_not_their_product(rng, whiten):
+    X = rng.laplace(size=(12, 400))
+    LpDictionaryLearning(random_state=0, whiten=whiten).fit(X[:, :20])  # what is made once is not counted
+    tracemalloc.start()
+    model = LpDictionaryLearning(random_state=0, whiten=whiten).fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 * 8 * 400**2  # some matrices (n, n), less than one for each sample
+    np.testing.assert_allclose(model.unmixing_ @ model.mixing_, np.eye(model.n_components_), atol=1e-6)
+
+
+def test_fault_45_atoms_beyond_the_rank_are_those_of_gram_and_schmidt(rng):
+    def orthogonalise_one_by_one(columns):
+        rows = []
+        for axis in columns @ columns.T:
+            for row in rows * 2:
+                axis = axis - row * (row @ axis)  # noqa: PLW2901
+            length = float(np.linalg.norm(axis))
+            if length > 1e-6 and len(rows) < columns.shape[1]:
+                rows.append(axis / length)
+        return np.array(rows)
+
+    for given in (rng.standard_normal((12, 5)), np.eye(12)[:, 3:8], np.repeat(rng.standard_normal((6, 5)), 2, axis=0)):
+        columns = np.linalg.qr(given)[0]
+        np.testing.assert_allclose(_canonical_basis(columns), orthogonalise_one_by_one(columns), atol=1e-9)

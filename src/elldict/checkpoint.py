@@ -42,8 +42,8 @@ MIN_SAMPLES_PER_ROW = 32
 """Drawn rows are recorded if there are so many samples for each: then the samples are large, and slow to read."""
 
 
-ARRAY_SHAPES = {"mean": "n", "scatter": "nn", "G": "mn", "secondary": "mn", "inactive": "mnn"}
-"""Shapes of the arrays of a result, by the number m of atoms and n of features; those of all others are (m,)."""
+ARRAY_SHAPES = {"mean": "n", "scatter": "nn", "G": "mn", "secondary": "mn", "inactive": "mkk"}
+"""Shapes of the arrays of a result, by the numbers of atoms, features and directions; those of all others are (m,)."""
 
 LARGEST = {"weight": 2**53, "exponent": 1100, "peak": 1e150, "known_mean": 1e300}
 """Numbers of a result that are no arrays, and the most they can be: a peak is in units of 2**exponent."""
@@ -85,8 +85,7 @@ class RecordedDataset(DescribedBySource):
         key = digest(kernel)
         self.last_pass = self._replay("pass", key)
         if self.last_pass is not None and "result" in self.last_pass.words:
-            m = int(kernel.B.shape[0]) if isinstance(kernel, EvaluationKernel) else 0
-            return cast(S, self._decode(self.last_pass, partial(self._decode_result, m=m)))
+            return cast(S, self._decode(self.last_pass, partial(self._decode_result, kernel=kernel)))
         result = self.source.sum(kernel)
         if self.last_pass is None and getattr(result, "non_finite", None) is None:  # such a value ends the fit
             words, arrays = _encode_result(result)
@@ -183,9 +182,13 @@ class RecordedDataset(DescribedBySource):
         _check_numbers("A", A, tuple(start.shape))
         return PhasePosition(iteration, self.backend.asarray(A, "float64"), passes, list_iterations(table))
 
-    def _decode_result(self, words: Mapping[str, Any], arrays: list[NDArray[Any]], m: int) -> Any:
-        """Result of a pass at m atoms; arrays that were in the backend are there again."""
-        sizes = {"m": m, "n": self.n_features}
+    def _decode_result(self, words: Mapping[str, Any], arrays: list[NDArray[Any]], kernel: Any) -> Any:
+        """Result of a pass with a kernel; arrays that were in the backend are there again."""
+        n = self.n_features
+        sizes = {"m": 0, "n": n, "k": n}
+        if isinstance(kernel, EvaluationKernel):
+            k = n if kernel.to_white is None else int(kernel.to_white.shape[0])
+            sizes = {"m": int(kernel.B.shape[0]), "n": n, "k": k}
 
         def decode(name: str, value: Any) -> Any:
             if name == "extra":

@@ -24,6 +24,9 @@ from elldict.solver.objective import Lp, Objective
 from elldict.solver.schedule import FitContext, estimate_by_subsamples, estimate_on_all, use_newton
 from elldict.validation import check_n_components
 
+LEAST_AXIS = 1e-6
+"""Length of what is left of an axis below which rounding may have made it."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -176,11 +179,20 @@ def signs_of_largest(rows: NDArray[Any]) -> NDArray[Any]:
 
 def _canonical_basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Orthonormal rows, the same whatever basis of their span is given: the projected axes, one after another."""
-    rows: list[NDArray[np.float64]] = []
-    for axis in columns @ columns.T:
-        for row in rows * 2:  # twice is enough for orthogonality to rounding
-            axis = axis - row * (row @ axis)  # noqa: PLW2901
+    n_rows = columns.shape[1]
+    axes = columns @ columns.T
+    axes = axes[np.diag(axes) > LEAST_AXIS**2]  # the square of what is left of each
+    Q, R = np.linalg.qr(axes[:n_rows].T)
+    lengths = np.diag(R)
+    if np.min(np.abs(lengths)) > LEAST_AXIS:
+        return np.asarray((Q * np.sign(lengths)).T)
+    rows, found = np.zeros((n_rows, len(columns))), 0  # some are spanned by those before them
+    for axis in axes:
+        for _ in range(2):  # twice is enough for orthogonality to rounding
+            axis = axis - (rows[:found] @ axis) @ rows[:found]  # noqa: PLW2901
         length = float(np.linalg.norm(axis))
-        if length > 1e-6 and len(rows) < columns.shape[1]:
-            rows.append(axis / length)
-    return np.array(rows)
+        if length > LEAST_AXIS:
+            rows[found], found = axis / length, found + 1
+        if found == n_rows:
+            break
+    return rows[:found]

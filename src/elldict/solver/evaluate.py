@@ -35,7 +35,7 @@ class Statistics:
     g2: Array = None  # (m,)  sum g^2
     z2: Array = None  # (m,)  sum z^2
     gz: Array = None  # (m,)  sum g z
-    inactive: Array = None  # (m, n, n)  sum P(code is inactive) y y^T
+    inactive: Array = None  # (m, n, n)  sum P(code is inactive) y y^T; (m, k, k) where k < n
     secondary: Array = None  # (m, n)  gradient of the secondary objective
     extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
     signs: Array = None  # (m,)  of the atoms, of a signed objective; those of all others are positive
@@ -156,6 +156,7 @@ class EvaluationKernel:
     precision: str
     loudness: Loudness | None = None
     whitener: Array | None = None  # (k, n) rows that whiten samples, where their codes do not tell how loud they are
+    to_white: Array | None = None  # (k, n) where squares are summed in k < n whitened coordinates: n^2 may be too many
 
     def bind(self, backend: Backend) -> Callable[[Array], Statistics]:
         """Return the function that evaluates one tile; called once by every thread of `Dataset.sum`."""
@@ -166,6 +167,7 @@ class EvaluationKernel:
         unmixing = xp.astype((B if rescale == 1 else B / rescale).T, dtype)
         mean = None if self.mean is None else backend.asarray(self.mean, stored)
         whitener = None if self.whitener is None else backend.asarray(self.whitener / rescale, stored).T
+        to_white = None if self.to_white is None else backend.asarray(self.to_white, stored).T
         with_gradient, with_moments = Quantities.GRADIENT in self.quantities, Quantities.MOMENTS in self.quantities
 
         def evaluate_tile(Y: Array) -> Statistics:
@@ -204,7 +206,7 @@ class EvaluationKernel:
                 for name, term in terms.extra.items():
                     extra[name] = sum_term(term, n_rows, work, xp, known)
             if Quantities.INACTIVE in self.quantities:
-                inactive = _sum_inactive(terms, Y, xp)
+                inactive = _sum_inactive(terms, Y if to_white is None else Y @ to_white, xp)
             if terms.value is not None or not with_gradient:
                 F = Weighted(((terms.gain, (terms.g, Z)),)) if terms.value is None else terms.value
                 value = sum_term(F, n_rows, work, xp, known)
@@ -236,7 +238,11 @@ def evaluate(
     if loudness is not None and A.shape[0] < A.shape[1]:  # codes of all directions would tell |y|^2, these do not
         backend = Backend.of(A)
         whitener = whitening.to_unmixing(backend.xp.eye(int(A.shape[1]), dtype=A.dtype, device=backend.device))
-    kernel = EvaluationKernel(objective, B, whitening.mean, whitening.scale, quantities, precision, loudness, whitener)
+    W = whitening.to_white
+    few = Quantities.INACTIVE in quantities and W is not None and W.shape[0] < W.shape[1]
+    kernel = EvaluationKernel(
+        objective, B, whitening.mean, whitening.scale, quantities, precision, loudness, whitener, W if few else None
+    )
     stats = samples.sum(kernel)
     if stats.G is not None:  # otherwise value and gz come from the tiles
         stats = _bring_to_white(stats, whitening, A, precision)
@@ -259,7 +265,8 @@ def _bring_to_white(stats: Statistics, whitening: Whitening, A: Array, precision
     if W is not None:
         G = G @ W.T
         secondary = None if secondary is None else secondary @ W.T
-        inactive = None if inactive is None else W @ inactive @ W.T
+        if inactive is not None and inactive.shape[-1] == W.shape[1]:  # otherwise it was summed there
+            inactive = W @ inactive @ W.T
     if secondary is not None:
         name = "secondary_gz" if "secondary_value" in extra else "secondary_value"  # F = g z, but for p < 2
         extra = {**extra, name: xp.sum(secondary * A, axis=1)}
