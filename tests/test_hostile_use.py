@@ -67,32 +67,37 @@ def test_fault_49_blas_threads_are_restored_whoever_ends_last(end_order):
     assert hold_in_turn(3, end_order) == before
 
 
+class FakeBlas:
+    """A library with one number of threads for the process."""
+
+    num_threads = 4
+
+    def set_num_threads(self, num_threads):
+        self.num_threads = num_threads
+
+    @classmethod
+    def install(cls, monkeypatch):
+        library = cls()
+        monkeypatch.setattr(threads, "_list_blas", lambda: (library,))
+        monkeypatch.setattr(threads, "_limit", threads._Limit())
+        return library
+
+
+class FakeOpenmpBlas(FakeBlas, threading.local):
+    """A library with a number for each thread."""
+
+    threading_layer = "openmp"
+
+
 def test_fault_49_a_number_set_meanwhile_stays(monkeypatch):
-    class Library:
-        num_threads = 4
-
-        def set_num_threads(self, num_threads):
-            self.num_threads = num_threads
-
-    library = Library()
-    monkeypatch.setattr(threads, "_list_blas", lambda: (library,))
-    monkeypatch.setattr(threads, "_limit", threads._Limit())
+    library = FakeBlas.install(monkeypatch)
     with threads.one_blas_thread():
         library.num_threads = 3
     assert library.num_threads == 3
 
 
 def test_fault_49_where_every_thread_has_a_number_each_gets_its_own_back(monkeypatch):
-    class Library(threading.local):
-        threading_layer = "openmp"
-        num_threads = 4
-
-        def set_num_threads(self, num_threads):
-            self.num_threads = num_threads
-
-    library = Library()
-    monkeypatch.setattr(threads, "_list_blas", lambda: (library,))
-    monkeypatch.setattr(threads, "_limit", threads._Limit())
+    library = FakeOpenmpBlas.install(monkeypatch)
     second_holds, first_is_done = threading.Event(), threading.Event()
 
     def hold(tell, wait_for):

@@ -93,8 +93,13 @@ def load_colour(name: str) -> NDArray[Any]:
 
 
 def load_skimage(name: str) -> NDArray[Any]:
-    """An image of scikit-image."""
+    """A grey image of scikit-image."""
     return np.asarray(getattr(required("skimage.data", "scikit-image"), name)())
+
+
+def load_skimage_colour(name: str) -> NDArray[Any]:
+    """An image of scikit-image in colour."""
+    return load_skimage(name)
 
 
 def load_table(load: Callable[[], Any]) -> Matrix:
@@ -103,7 +108,7 @@ def load_table(load: Callable[[], Any]) -> Matrix:
 
 
 def _patches(name: str, size: int, k: int, load: Callable[[str], NDArray[Any]], module: str = "sklearn") -> RealSet:
-    colour = " in colour" if load is load_colour or name in ("chelsea", "coffee") else ""
+    colour = " in colour" if load in (load_colour, load_skimage_colour) else ""
     title = f"{name}{colour}, {size}x{size} patches"
     return RealSet(title, lambda: cut_patches(load(name), size), k, module=module)
 
@@ -117,7 +122,7 @@ PACKAGED = (
     RealSet("breast cancer", lambda: load_table(datasets.load_breast_cancer), 10),
     *(_patches(name, 8, 63, load_skimage, "skimage") for name in ("camera", "coins", "brick", "grass")),
     *(_patches(name, 8, 63, load_skimage, "skimage") for name in ("gravel", "moon", "clock", "cell")),
-    *(_patches(name, 6, 60, load_skimage, "skimage") for name in ("chelsea", "coffee")),
+    *(_patches(name, 6, 60, load_skimage_colour, "skimage") for name in ("chelsea", "coffee")),
     RealSet("wine", lambda: load_table(datasets.load_wine), 5),
 )
 """Sets that scikit-learn and scikit-image bring along, without a download."""

@@ -1,6 +1,6 @@
 """Tests on the codes of drawn samples: do they follow the spike-and-slab law, and do samples differ in loudness?
 
-If not, or if so, the estimate is that of `solver/robust.py`.
+Samples whose codes do not follow it, or that differ in loudness, are estimated by `solver/robust.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOUD_SCORE, MIN_LOUDNESS, LOUD, VERY_LOUD = 4.0, 0.02, 0.1, 0.25
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
 loudness; the value that few samples need for that; and the one beyond which corrupted entries do not bring it."""
 
-MAX_SILENT = 0.1
+MAX_ZERO_SHARE = 0.1
 """Share of samples that may be zero: more of them are of codes that are exactly sparse, and look loud until these are
 found."""
 
@@ -75,12 +75,13 @@ class LawTests:
 
     @property
     def can_apply(self) -> bool:
-        """Whether codes can be tested: not if samples are zero, far from white, or few and no louder than sparse ones.
+        """Whether codes can be tested: not where many samples are zero, or all are far from white.
 
-        Few samples of sparse codes need refinements of their own, whose start is no estimate yet.
+        Nor where they are few, and no louder than sparse ones: these need refinements of their own, whose start is no
+        estimate yet.
         """
-        silent = np.mean(np.sum(to_numpy(self.drawn.rows) ** 2, axis=1) == 0)
-        if silent > MAX_SILENT or not self.is_white(MAX_UNEVENNESS):
+        zero_share = np.mean(np.sum(to_numpy(self.drawn.rows) ** 2, axis=1) == 0)
+        if zero_share > MAX_ZERO_SHARE or not self.is_white(MAX_UNEVENNESS):
             return False
         return not self.few or self.drawn.measure_kurtosis() > MAX_SPARSE_KURTOSIS
 

@@ -34,7 +34,7 @@ REFRESH_STEPS = 5
 
 MOMENTUM = 0.6
 """Share of the last step that is taken again with the next. Where codes depend on each other so do the angles of pairs,
-and Newton's step for each pair by itself goes half the way only."""
+and Newton's step for each pair by itself falls short."""
 
 MAX_VALUES = 2**20
 """Values of the samples from which the start is computed: 8 MB."""
