@@ -28,7 +28,7 @@ from elldict.atomic import atomic_folder
 from elldict.backend import threads
 from elldict.checkpoint import CheckpointError
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.fit import _canonical_basis
+from elldict.estimation import _canonical_basis
 from elldict.persistence import ModelFileError
 from elldict.record_file import RecordFile
 

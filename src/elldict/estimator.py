@@ -23,7 +23,8 @@ from elldict.backend.threads import one_blas_thread
 from elldict.checkpoint import open_checkpoint
 from elldict.data.dataset import Dataset
 from elldict.data.gpu_stream import place_on_device
-from elldict.fit import Fit, Options, fit_dictionary
+from elldict.estimation import Options
+from elldict.fit import Fit, fit_dictionary
 from elldict.online import State, add_batch, count_seen
 from elldict.persistence import pack_model, write
 from elldict.progress import progress_bar

@@ -13,7 +13,8 @@ from elldict.data.dataset import ArrayDataset, find_non_finite, non_finite_error
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE
 from elldict.diagnostics import estimate_atom_errors, make_result
-from elldict.fit import Fit, Options, fit_dictionary, signs_of_largest
+from elldict.estimation import Options, signs_of_largest
+from elldict.fit import Fit, fit_dictionary
 from elldict.result import Estimate, FitResult
 from elldict.solver.evaluate import Statistics
 from elldict.solver.loop import FitLog
