@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.campaign import grid
+from experiments.campaign import grid, picture
 from experiments.campaign.fits import Comparison, measure_error, run_case
 from experiments.campaign.kinds import KINDS, LISTED, Case, list_cases
 from experiments.harness.store import DONE, FAILED, Record, Store
@@ -34,9 +34,10 @@ def test_the_grid_has_three_hundred_sets_of_about_equal_numbers_a_kind():
 def test_every_kind_is_drawn_with_unit_atoms_and_the_same_again(kind):
     for case in [case for case in list_cases(KINDS[kind]) if case.r <= 4000]:
         found, again = case.draw(), case.draw()
-        assert found.X.shape == (case.r, case.n)
         assert np.all(np.isfinite(found.X))
-        assert found.atoms.shape == (found.options.get("n_components", case.n), case.n)
+        assert found.X.shape == (case.r, found.atoms.shape[1])
+        assert len(found.atoms) == found.options.get("n_components", case.n) >= 8
+        assert found.atoms.shape[1] == case.n or kind == "reduced"
         np.testing.assert_allclose(np.linalg.norm(found.atoms, axis=1), 1, rtol=1e-12)
         np.testing.assert_array_equal(found.X, again.X)
         np.testing.assert_array_equal(found.atoms, again.atoms)
@@ -103,6 +104,17 @@ def test_tables_name_aims_that_are_missed_and_how_to_repeat_the_worst_set(capsys
     assert told.index("--only 'serial:4' --seed 3") < told.index("--only 'serial:0' --seed 3")
 
 
+def test_every_error_has_a_place_in_the_picture(tmp_path):
+    cases = list_cases(KINDS["clean"])
+    errors = [(1e-3, 1e-3), (1e-12, 1e-12), (0.8, 1e-12), (1e-7, 1e-2), (0.3, None)]
+    results = [make_result(case, *pair) for case, pair in zip(cases, errors, strict=False)]
+    picture.draw(results, tmp_path)
+    assert (tmp_path / "stated-and-true.png").read_bytes().startswith(b"\x89PNG")
+    assert [picture.place_error(stated) for _, stated in errors[:3]] == [1e-3, picture.EXACT_PLACE, picture.EXACT_PLACE]
+    assert picture.place_error(1e-7) == picture.LOWEST
+    assert picture.place_error(None) == picture.EXACT_PLACE
+
+
 def test_a_set_is_found_by_its_place():
     assert grid.find_case("shared supports:3", seed=2) == list_cases(KINDS["shared supports"], 2)[3]
     for place in ("serial", "serial:99", "nothing:0", "serial:x"):
@@ -111,9 +123,11 @@ def test_a_set_is_found_by_its_place():
 
 
 def test_a_fit_that_raises_is_a_failed_record():
-    record = run_case(Case("reduced", 0, 8, 2000, {"share": 0.01, "noise": 0.1, "law": "laplace"}, 0))
+    beyond_floats = {"outliers": "scaled", "size": 1e308, "count": 400}
+    with np.errstate(over="ignore"):
+        record = run_case(Case("outliers", 0, 8, 400, beyond_floats, 0))
     assert record.status == FAILED
-    assert "n_components" in record.reason
+    assert "infinity" in record.reason
 
 
 def test_results_are_stored_and_read_back(tmp_path):

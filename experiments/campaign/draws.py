@@ -30,6 +30,10 @@ N_BLOCKS = 100
 """Of samples between which atoms that turn steadily move on: steps far below the errors of a fit."""
 
 
+LEAST_ATOMS = 8
+"""The error of two atoms would be that of a single angle, which scatters too much about what is expected of it."""
+
+
 @dataclass(frozen=True)
 class Samples:
     """What is fitted, and what should be found."""
@@ -241,11 +245,14 @@ def draw_oblique(rng: Rng, n: int, r: int, condition: float, noise: float, white
 
 
 def draw_reduced(rng: Rng, n: int, r: int, share: float, noise: float, law: str) -> Samples:
-    """Fewer sources than features, in random directions, with noise; samples are reduced to as many directions."""
-    k = int(share * n)
-    atoms = unit_rows(rng.standard_normal((k, n)))
-    X = laws.draw_codes(law, r, k, rng) @ atoms + noise * rng.standard_normal((r, n))
-    return Samples(X, atoms, {"n_components": k, "whiten": True})
+    """A share of n features as atoms of random directions, with noise; samples are reduced to as many directions.
+
+    Where that would be fewer than `LEAST_ATOMS`, so many atoms in more features.
+    """
+    k = max(int(share * n), LEAST_ATOMS)
+    atoms = unit_rows(rng.standard_normal((k, max(n, int(k / share)))))
+    X = laws.draw_codes(law, r, k, rng) @ atoms
+    return Samples(X + noise * rng.standard_normal(X.shape), atoms, {"n_components": k, "whiten": True})
 
 
 def draw_mixture(rng: Rng, n: int, r: int, law: str, condition: float) -> Samples:

@@ -38,7 +38,7 @@ class Case:
 
     kind: str
     index: int  # within the kind
-    n: int
+    n: int  # features, and atoms unless samples are reduced
     r: int
     parameters: Mapping[str, Any]
     seed: int
