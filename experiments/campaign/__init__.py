@@ -1,0 +1,1 @@
+"""Campaigns: many data sets, files and faults at once, to find where elldict does not do what it says."""
