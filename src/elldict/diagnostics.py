@@ -51,10 +51,14 @@ def estimate_atom_errors(
     dependent: Vector | None = None,
     correlated: Vector | None = None,
     least: float = 0.0,
+    inflation: float = 1.0,
 ) -> Vector:
-    """Error bar of each row of A (m,): sampling, mixtures, dependence, correlation, whitening, an early end."""
+    """Error bar of each row of A (m,): sampling, mixtures, dependence, correlation, whitening, an early end.
+
+    Samples that depend on each other count as fewer, by the factor of `inflation`.
+    """
     assert estimate.lp_stats is not None
-    r, moments = estimate.lp_stats.weight, estimate.stats.moments
+    r, moments = estimate.lp_stats.weight / inflation, estimate.stats.moments
     m, k = estimate.A.shape  # k directions are sought, which may be fewer than samples vary in
     n_unsought, variance = find_unsought(estimate) if m < k else (0, 0.0)
     unidentifiable = _find_unidentifiable(estimate, statistics)

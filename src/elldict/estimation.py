@@ -19,7 +19,13 @@ from elldict.solver.cuda_graph import CudaGraphStepper
 from elldict.solver.directions import power_step, random_orthonormal
 from elldict.solver.loop import PILOT_TOL, FitLog, Phase, choose_precision, run_starts
 from elldict.solver.objective import Lp
-from elldict.solver.schedule import FitContext, estimate_by_subsamples, estimate_on_all, use_newton
+from elldict.solver.schedule import (
+    FitContext,
+    estimate_by_subsamples,
+    estimate_for_any_law,
+    estimate_on_all,
+    use_newton,
+)
 from elldict.validation import check_n_components
 
 LEAST_AXIS = 1e-6
@@ -76,7 +82,7 @@ class Search:
         samples, options, whitening = self.samples, self.options, self.whitening
         # drawn one by one when a start begins, after what is drawn below
         starts = _draw_starts(options.n_init, rng, min(self.n_components, self.statistics.rank), whitening, samples)
-        drawn = CodeSubsample.draw(samples, whitening, np.random.default_rng(int(rng.integers(2**62))))
+        drawn = self._draw(rng)
         loudness = Loudness.of(drawn.rows) if options.normalize == "samples" else None
         sought = replace(whitening, loudness=loudness)
         seen = drawn if loudness is None else drawn.normalize(loudness)
@@ -91,6 +97,21 @@ class Search:
             law = drawn.fit_law(estimate.A, None if estimate.lp_stats is None else estimate.lp_stats.signs)
             estimate = replace(estimate, loudness=loudness, law=law)
         return Found(self, estimate, history, drawn)
+
+    def run_like(self, estimate: Estimate, rng: np.random.Generator, log: FitLog) -> Found:
+        """Seek the atoms in the way that led to this estimate of other samples, as far as that is known."""
+        options = self.options
+        for_any_law = estimate.refined == "mixture" and not estimate.stats.n_negative and options.refine == "auto"
+        if not for_any_law or options.normalize == "samples":
+            return self.run(rng, log)
+        drawn, normalize = self._draw(rng), None if estimate.loudness is None else "samples"
+        context = FitContext(
+            self.samples, self.whitening, log, self.phases, rng, options.refine, drawn, normalize=normalize
+        )
+        return Found(self, *estimate_for_any_law(context, loud=normalize is not None), drawn)
+
+    def _draw(self, rng: np.random.Generator) -> CodeSubsample:
+        return CodeSubsample.draw(self.samples, self.whitening, np.random.default_rng(int(rng.integers(2**62))))
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ class CodeSubsample:
     often: Array  # (c, k) a fourth or an eighth of them, for what is done in every iteration
     for_pairs: Array  # (d, k) those by which mixed pairs are found
     least_noise: float
+    raw: Array | None = None  # (b, n) the same samples as they are
     known: dict[int, tuple[Array, SpikeSlab]] = field(default_factory=dict)  # the last law fitted, by its A
 
     @classmethod
@@ -74,12 +75,14 @@ class CodeSubsample:
         most = MAX_ROWS if backend.on_gpu else max(256, min(MAX_ROWS, MAX_VALUES // n))
         index = np.sort(rng.choice(r, min(r, most), replace=False)).astype(np.int64)
         if backend.on_gpu:
-            rows = whitening.move_to(backend).whiten(take_as(samples, index, "float64"))
+            raw = take_as(samples, index, "float64")
+            rows = whitening.move_to(backend).whiten(raw)
             often = rows[:: max(1, 8 * len(index) // MAX_ROWS), :]
-            return cls(rows, often, rows, LEAST_NOISE[samples.dtype])
-        rows = whitening.whiten(samples.take(index))
+            return cls(rows, often, rows, LEAST_NOISE[samples.dtype], raw)
+        raw = samples.take(index)
+        rows = whitening.whiten(raw)
         often = rows[:: max(1, 4 * rows.size // MAX_VALUES), :]
-        return cls(rows, often, often, LEAST_NOISE[samples.dtype])
+        return cls(rows, often, often, LEAST_NOISE[samples.dtype], raw)
 
     def normalize(self, loudness: Loudness) -> CodeSubsample:
         """The same samples, normalised."""

@@ -197,8 +197,18 @@ def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float
 
 def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNESS) -> bool:
     """Whether all codes of a drawn sample are large together: their sizes are correlated by at least this much."""
-    correlation, error = measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
+    correlation, error = _measure_drawn_loudness(drawn, A)
     return correlation > max(LOUD_SCORE * error, least)
+
+
+def depend_on_each_other(drawn: CodeSubsample, A: Array) -> bool:
+    """Whether the sizes of the codes of a drawn sample are correlated at all."""
+    correlation, error = _measure_drawn_loudness(drawn, A)
+    return abs(correlation) > LOUD_SCORE * error
+
+
+def _measure_drawn_loudness(drawn: CodeSubsample, A: Array) -> tuple[float, float]:
+    return measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
 
 
 def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:

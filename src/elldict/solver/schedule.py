@@ -114,6 +114,14 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     return estimate, (*history, *problem.iterations[n_before:])
 
 
+def estimate_for_any_law(context: FitContext, *, loud: bool) -> Outcome:
+    """The estimate for codes of any law, without one before it; `loud` says that samples differ in loudness."""
+    schedule = Schedule(context, Subsampler(context.samples, context.rng))
+    problem = Problem(context.samples, context.whitening, context.log)
+    estimate = schedule.climb_for_any_law(None, problem, draw_rows(context.samples, context.whitening), loud=loud)
+    return estimate, tuple(problem.iterations)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """A fit on its way from few samples to all."""
@@ -191,14 +199,21 @@ class Schedule:
         if less_sparse and not at_last:
             return None
         settled = less_sparse or (not loud and is_small(pilot))
-        rows, axes = draw_rows(context.samples, context.whitening)
-        if not settled:  # a few samples may have decided where it is
-            A = Backend.of(A).asarray(axes, "float64")
-        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, int(A.shape[1]) ** 2))
+        drawn = draw_rows(context.samples, context.whitening)
         problem = self._move_to(context.samples, problem)
+        # unless it has settled, a few samples may have decided where it is
+        found = self.climb_for_any_law(A if settled else None, problem, drawn, loud=loud)
+        return None if not found.stopped and self.tests.is_worse(found, pilot, drawn[0]) else found
+
+    def climb_for_any_law(
+        self, A: Array | None, problem: Problem, drawn: tuple[NDArray[np.float64], NDArray[np.float64]], *, loud: bool
+    ) -> Estimate:
+        """The estimate for codes of any law from an A that is close to it, or from the start that was `drawn`."""
+        context, (rows, axes) = self.context, drawn
+        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, axes.shape[1] ** 2))
         robust = RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
-        found = robust.estimate(A, loud=loud, settled=settled)
-        return None if not found.stopped and self.tests.is_worse(found, pilot, rows) else found
+        start = Backend.of(context.drawn.rows).asarray(axes, "float64") if A is None else A
+        return robust.estimate(start, loud=loud, settled=A is not None)
 
     def _seek_less_sparse(self, pilot: Estimate, problem: Problem, phase: Phase) -> Estimate:
         """The l_p estimate, again with a negative sign of the atoms that look Gaussian if that leaves fewer of them.

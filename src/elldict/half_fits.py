@@ -1,0 +1,72 @@
+"""What two fits to halves of the samples say about the error of atoms, where no law of codes explains the samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from elldict.data.halves import count_half_rows, split_alternately, take_half
+from elldict.estimation import Found, Search
+from elldict.solver.law_tests import depend_on_each_other
+from elldict.solver.loop import FitLog
+
+Vector = NDArray[np.float64]
+
+MIN_ROWS_PER_DIRECTION = 2
+"""Samples of a half, a direction, from which a fit to it means anything."""
+
+SEED = 20
+"""Of the starts of halves: another one than users choose, so that they are independent of that of the fit."""
+
+
+def needs_halves(found: Found, groups: NDArray[Any] | None) -> bool:
+    """Whether error bars that take codes, and samples, for independent ones may be too small.
+
+    They are right for codes of any law, as long as these do not depend on each other. The power method of the paper is
+    left as it is.
+    """
+    estimate, options = found.estimate, found.search.options
+    if options.solver == "power" or estimate.stopped or len(estimate.A) < 2:
+        return False
+    if groups is not None or estimate.loudness is not None:
+        return True
+    if estimate.refined in ("bernoulli-gaussian", "sparse-corruption"):
+        return False
+    return depend_on_each_other(found.drawn, estimate.A)
+
+
+def compare_halves(found: Found, groups: NDArray[Any] | None, log: FitLog) -> Vector | None:
+    """Error of each atom (m,) by how much fits to two halves of the samples differ; None if there are too few samples.
+
+    A half has twice the variance of all samples: halves differ by four times the error of the fit, if both are near the
+    same maximum. Where they are at different ones, the fit, at one of them as well, is off by half of what they differ.
+    """
+    search, m = found.search, len(found.atoms[0])
+    samples, k = search.samples, int(found.estimate.A.shape[1])
+    halves = split_alternately(samples.n_samples, count_half_rows(samples), groups)
+    if min(map(len, halves)) < MIN_ROWS_PER_DIRECTION * k:
+        return None
+    options = replace(search.options, n_components=m, clip=True, n_init=1)
+    partners = []
+    for number, index in enumerate(halves):
+        its_log = FitLog()
+        half = Search.begin(take_half(samples, index), options, its_log)
+        atoms = half.run_like(found.estimate, np.random.default_rng([SEED, number]), its_log).atoms[0]
+        partners.append(match_atoms(found.atoms[0], atoms))
+        log.passes += its_log.passes * len(index) / samples.n_samples
+    differ = 1 - np.abs(np.sum(partners[0] * partners[1], axis=1)) ** 4
+    return np.asarray(differ * (1 + differ / 2) / 4)
+
+
+def match_atoms(atoms: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each of the atoms (m, n) its partner among the others, of unit length; zeros if there is none."""
+    units = others / np.linalg.norm(others, axis=1, keepdims=True)
+    cosines = np.abs(atoms @ units.T) / np.linalg.norm(atoms, axis=1, keepdims=True)
+    first, second = linear_sum_assignment(-cosines)
+    partners = np.zeros_like(atoms)
+    partners[first] = units[second]
+    return partners
