@@ -28,8 +28,8 @@ MIN_UNEVENNESS = 0.05
 """Half the variance of the eigenvalues of the covariance, in units of their mean, from which correlations of codes are
 not enough to tell whether atoms are orthogonal; condition numbers of 2 to 3."""
 
-DEPENDENCE_ROWS = 1500
-"""Drawn samples, about, from which dependence is estimated: more would not change the decision."""
+DEPENDENCE_ROWS = 4096
+"""Drawn samples, about, from which dependence is estimated: enough to tell one pair of atoms that act together."""
 
 MIN_PAIR_SCORE = 6.0
 """Standard errors by which the curvature of a pair has to differ from that of its atoms to count."""
@@ -68,11 +68,15 @@ def estimate_dependent_errors(rows: Array, estimate: Estimate, p: float, n_sampl
             alone, together = compare_errors(objective, Z, n_samples, its_signs)
             errors = errors if number else together
             counts = counts & (together > MIN_ERROR_RATIO * alone) & (together > MIN_ERROR)
-    errors = np.where(counts, np.minimum(errors, 1.0), 0.0)
-    if estimate.loudness is None:
-        return errors
-    # a law fitted to the codes of normalised samples says too little; l_1, which fits nothing, says a little too much
-    return np.maximum(errors, np.minimum(compare_errors(Lp(1.0), Z, n_samples)[1], 1.0))
+    return np.where(counts, np.minimum(errors, 1.0), 0.0)
+
+
+def estimate_loud_errors(rows: Array, estimate: Estimate, n_samples: float) -> Vector:
+    """Error of each row of A (m,) by l_1, for normalised samples, where there are no halves to compare.
+
+    A law fitted to the codes of normalised samples says too little; l_1, which fits nothing, says a little too much.
+    """
+    return np.minimum(compare_errors(Lp(1.0), draw_codes(rows, estimate.A), n_samples)[1], 1.0)
 
 
 def compare_errors(

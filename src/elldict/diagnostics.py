@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from elldict.backend.base import to_numpy, total
 from elldict.data.statistics import SampleStatistics, Whitening
-from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
+from elldict.exceptions import (
+    DataChangedWarning,
+    NotIdentifiableWarning,
+    NotLinearWarning,
+    NotWhiteWarning,
+    RankWarning,
+)
 from elldict.result import Estimate, FitResult
 from elldict.solver.evaluate import Statistics, find_unidentifiable
 from elldict.solver.mixed_atoms import MixedPair
@@ -39,8 +45,27 @@ WHITE_CONDITION = 10.0
 """Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
 
 MIXTURE_OPTIMISM = 100.0
-"""Times the directions a sample by which a law fitted to the codes themselves makes error bars too small, found with
-Laplace codes, whose law is the sharpest; tests/test_robust.py holds stated and true errors together."""
+"""Times the directions a sample, or less where the error is less (their geometric mean), by which a law fitted to the
+codes themselves makes error bars too small; tests/test_robust.py holds stated and true errors together."""
+
+FEW_PER_DIRECTION, FEW_OPTIMISM = 20, 5.0
+"""Samples a direction up to which l_p that could not be refined is further off than its formula says, and times the
+directions a sample by which."""
+
+LOST_ERROR = 0.1
+"""Error of atoms that look Gaussian from which the law of their codes does not tell them apart either."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Error bars of the rows of A, (m,) each, and why they are what they are."""
+
+    atoms: Vector  # in all
+    dependent: Vector | None = None  # because codes depend on each other
+    correlated: Vector | None = None  # because true atoms are not orthogonal
+    saturated: Vector | None = None  # because large values of features are too small
+    drifts: bool = False  # atoms change from the beginning of the samples to their end
+    inflation: float = 1.0  # samples count as fewer, by this factor, because they depend on each other
 
 
 def estimate_atom_errors(
@@ -61,15 +86,22 @@ def estimate_atom_errors(
     r, moments = estimate.lp_stats.weight / inflation, estimate.stats.moments
     m, k = estimate.A.shape  # k directions are sought, which may be fewer than samples vary in
     n_unsought, variance = find_unsought(estimate) if m < k else (0, 0.0)
-    unidentifiable = _find_unidentifiable(estimate, statistics)
+    unidentifiable = _find_unidentifiable(estimate, statistics, inflation)
     first_order = atom_errors(moments, r, n_unsought, variance, unidentifiable)
     errors = np.array(to_numpy(with_small_sample_correction(first_order, k, r)))
     if estimate.refined == "mixture":
-        errors = errors * (1 + MIXTURE_OPTIMISM * k / r)
+        few = (
+            min(k / r, float(np.mean(errors))) if inflation == 1 else k / r
+        )  # laws of samples that come again are sharp
+        errors = errors * (1 + MIXTURE_OPTIMISM * math.sqrt(few * k / r))
+    elif estimate.refined is None and r <= FEW_PER_DIRECTION * k:
+        errors = np.minimum(errors * (1 + FEW_OPTIMISM * k / r), 1.0)
     if np.any(unidentifiable):  # a law fitted to Gaussian codes is never quite Gaussian; l_p has nothing to fit
         for each in (moments, estimate.lp_stats.moments):
             among_all = to_numpy(atom_errors(each, r, n_unsought, variance))
             errors[unidentifiable] = np.maximum(errors, np.minimum(among_all, 1.0))[unidentifiable]
+        lost = unidentifiable & (errors > LOST_ERROR)
+        errors[lost] = np.maximum(errors[lost], score_of_rotation(int(np.sum(lost))))
     for pair in estimate.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         at_least = NEARLY_SEPARATE_ERROR if pair.nearly_separate else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], at_least)
@@ -85,6 +117,11 @@ def estimate_atom_errors(
         atoms = whitening.components(to_numpy(estimate.A)) @ directions[:, :k]
         errors = errors + subspace_errors(variances[: k + whitening.n_discarded], atoms, r)
     return np.asarray(np.clip(errors, least, 1.0))
+
+
+def score_of_rotation(n_directions: int) -> float:
+    """Mean error of atoms that are rotated among so many directions at random: the fourth moment of an entry."""
+    return 1 - 3 / (n_directions + 2)
 
 
 def find_unsought(estimate: Estimate) -> tuple[int, float]:
@@ -164,6 +201,13 @@ Doubt = tuple[type[Warning], str]
 CENTRE, WHITEN = (f"Set {name}=True (LpICA: whiten='unit-variance')" for name in ("center", "whiten"))
 """Remedies, in the words of either estimator."""
 
+DRIFT = (
+    "The atoms of X change from its first samples to its last. What is learned is a mean over all of them, and error "
+    "bars say how far the atoms of a part of X may be from it. Fit parts of X on their own, or use partial_fit with a "
+    "half_life, which follows them."
+)
+"""What is said of samples whose dictionary drifts."""
+
 
 def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
     """Reasons why an orthogonal dictionary cannot be learned from these samples as asked."""
@@ -184,17 +228,15 @@ def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterato
             "largest. Atoms are learned where it varies; any others asked for are filled up. Drop constant or repeated "
             f"features and outliers, bring features to like units{remedy}.",
         )
-    limit = WHITE_CONDITION * sampling_condition(r, k)
-    mean_share = 0.0
-    if not statistics.centred:
-        mean_share = statistics.whitened_mean_share if whiten and r > n else statistics.mean_share
-    if mean_share > 1 + WHITE_CONDITION * n / r:
+    if is_far_from_centred(statistics, whitening):
+        mean_share = _measure_mean_share(statistics, whitening)
         yield (
             NotWhiteWarning,
             f"X is far from centred: the square of its mean is {mean_share:.3g} times its variance in a direction. "
             f"{CENTRE}, unless the mean is that of codes which are never negative, and belongs to them.",
         )
-    elif not whiten and not statistics.is_well_conditioned(limit) and statistics.condition_number > limit:
+    elif is_far_from_white(statistics, whitening):
+        limit = WHITE_CONDITION * sampling_condition(r, k)
         yield (
             NotWhiteWarning,
             f"X is far from white: the condition number of its covariance is {statistics.condition_number:.3g}, "
@@ -203,21 +245,43 @@ def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterato
         )
 
 
+def is_far_from_centred(statistics: SampleStatistics, whitening: Whitening) -> bool:
+    """Whether the mean of samples that are not centred is too large."""
+    limit = 1 + WHITE_CONDITION * statistics.n_features / statistics.n_samples
+    return not statistics.centred and _measure_mean_share(statistics, whitening) > limit
+
+
+def _measure_mean_share(statistics: SampleStatistics, whitening: Whitening) -> float:
+    """Square of the mean in units of the variance in a direction."""
+    if whitening.whitened and statistics.n_samples > statistics.n_features:
+        return statistics.whitened_mean_share
+    return statistics.mean_share
+
+
+def is_far_from_white(statistics: SampleStatistics, whitening: Whitening) -> bool:
+    """Whether samples that are not whitened vary in some directions far more than in others."""
+    limit = WHITE_CONDITION * sampling_condition(statistics.n_samples, statistics.rank)
+    uneven = not whitening.whitened and not statistics.is_well_conditioned(limit)
+    return uneven and statistics.condition_number > limit
+
+
 def doubt_estimate(
     estimate: Estimate,
     order: NDArray[np.intp],
     statistics: SampleStatistics,
-    dependent: Vector | None,
-    correlated: Vector | None,
+    errors: Errors,
+    *,
+    doubted: bool,
 ) -> Iterator[Doubt]:
     """Reasons to doubt an estimate whose rows become atoms in this order.
 
     Atoms are not orthogonal, it did not converge, atoms are mixed, codes depend on each other, or chance explains them.
-    `dependent` and `correlated` are None where samples were doubted before, and codes are not what they should be for
-    that reason.
+    Where samples were `doubted` before, codes are not what they should be for that reason.
     """
     stats = estimate.lp_stats
     assert stats is not None
+    correlated = None if doubted else errors.correlated
+    dependent = None if doubted or not estimate.converged else errors.dependent
     error = 0.0 if correlated is None else float(np.mean(correlated))
     if error > WARN_CORRELATION_ERROR:  # first, because it may be the cause of all others
         yield (
@@ -226,14 +290,18 @@ def doubt_estimate(
             f"about {100 * error:.2g} % for that alone. {WHITEN}, unless the dictionary is orthogonal and its codes "
             "depend on each other.",
         )
-    gaussian = _find_unidentifiable(estimate, statistics)[order]
+    if errors.saturated is not None:
+        yield NotLinearWarning, _describe_saturated(errors.saturated)
+    if errors.drifts:
+        yield DataChangedWarning, DRIFT
+    gaussian = _find_unidentifiable(estimate, statistics, errors.inflation)[order]
     if np.any(gaussian):
         yield NotIdentifiableWarning, _describe_gaussian(gaussian, stats)
     if estimate.mixed and not all(pair.nearly_separate for pair in estimate.mixed):
         yield NotIdentifiableWarning, _describe_mixed(estimate.mixed, np.argsort(order))
     if dependent is not None:
         lost = dependent > WARN_ATOM_ERROR
-        for pair in estimate.mixed:  # warned of already
+        for pair in (pair for pair in estimate.mixed if not pair.nearly_separate):  # warned of already
             lost[[pair.first, pair.second]] = False
         if np.any(lost):
             yield NotIdentifiableWarning, _describe_dependent(np.flatnonzero(lost[order]), len(order))
@@ -244,12 +312,20 @@ def doubt_estimate(
         yield ConvergenceWarning, f"The fit did not converge ({status}). {remedy}"
 
 
-def _find_unidentifiable(estimate: Estimate, statistics: SampleStatistics) -> NDArray[np.bool_]:
+def _find_unidentifiable(estimate: Estimate, statistics: SampleStatistics, inflation: float = 1.0) -> NDArray[np.bool_]:
     """Rows of A (m,) to be named; if samples are too few, from which all atoms suffer, that was warned of before."""
     assert estimate.lp_stats is not None
-    found, k = find_unidentifiable(estimate.lp_stats, int(estimate.A.shape[1])), statistics.rank
+    found, k = find_unidentifiable(estimate.lp_stats, int(estimate.A.shape[1]), inflation), statistics.rank
     too_few = k == estimate.A.shape[1] and statistics.n_samples <= statistics.n_features
     return np.zeros_like(found) if too_few else found
+
+
+def _describe_saturated(errors: Vector) -> str:
+    return (
+        "Large values of the features are smaller than codes explain, as if they had been clipped or bent by a sensor: "
+        f"atoms are off by about {100 * float(np.mean(errors)):.2g} % for that alone, however many samples there are. "
+        "Look at histograms of the features, and leave out samples at their limits, or undo what bends them."
+    )
 
 
 def _describe_gaussian(gaussian: NDArray[np.bool_], stats: Statistics) -> str:

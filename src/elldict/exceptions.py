@@ -4,8 +4,10 @@ from __future__ import annotations
 
 __all__ = [
     "ClusterError",
+    "DataChangedWarning",
     "NoCheckpointWarning",
     "NotIdentifiableWarning",
+    "NotLinearWarning",
     "NotWhiteWarning",
     "RankWarning",
     "SamplesChangedError",
@@ -18,12 +20,20 @@ class ClusterError(RuntimeError):
     """A cluster cannot finish a pass over the samples: no workers, workers lost again and again, or no connection."""
 
 
+class DataChangedWarning(UserWarning):
+    """The samples are not all of the same dictionary: it drifts, or a stream goes on with another one."""
+
+
 class NoCheckpointWarning(UserWarning):
     """There was no checkpoint to resume from: the fit started from the beginning."""
 
 
 class NotIdentifiableWarning(UserWarning):
     """Some atoms cannot be told from their mixtures: codes are Gaussian or depend on each other, or samples are few."""
+
+
+class NotLinearWarning(UserWarning):
+    """The samples are no sums of atoms: large values have been clipped, or bent by a sensor."""
 
 
 class NotWhiteWarning(UserWarning):

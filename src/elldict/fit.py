@@ -12,21 +12,15 @@ from numpy.typing import NDArray
 from elldict.backend.base import to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import SampleStatistics
-from elldict.dependence import estimate_correlated_errors, estimate_dependent_errors
-from elldict.diagnostics import doubt_estimate, doubt_samples, estimate_atom_errors, make_result
-from elldict.estimation import Found, Options, Search
-from elldict.half_fits import compare_halves, needs_halves
+from elldict.diagnostics import doubt_estimate, doubt_samples, make_result
+from elldict.estimation import Options, Search
 from elldict.result import Estimate, FitResult
-from elldict.sample_dependence import measure_inflation
 from elldict.solver.loop import FitLog
 from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.objective import Objective
-from elldict.solver.schedule import is_exact_estimate
+from elldict.uncertainty import estimate_errors
 
 Vector = NDArray[np.float64]
-
-MIN_HALVES_RATIO = 1.3
-"""Ratio to the error bar of the formula from which that of halves counts: below, chance explains it."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +33,6 @@ class Fit:
     order: NDArray[np.intp]  # which row of the estimate became which atom
     result: FitResult
     correlated: NDArray[np.float64] | None  # errors (m,) because true atoms are not orthogonal, however many samples
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Error bars of the rows of A, (m,) each."""
-
-    atoms: Vector  # in all
-    dependent: Vector | None  # because codes depend on each other
-    correlated: Vector | None  # because true atoms are not orthogonal
 
 
 def fit_dictionary(
@@ -74,37 +59,13 @@ def fit_dictionary(
     estimate, order = found.estimate, found.order
     errors = estimate_errors(found, groups, log)
     if stacklevel is not None:
-        dependent = None if doubts or not estimate.converged else errors.dependent
-        said = None if doubts else errors.correlated
-        for category, message in doubt_estimate(estimate, order, statistics, dependent, said):
+        for category, message in doubt_estimate(estimate, order, statistics, errors, doubted=bool(doubts)):
             warnings.warn(message, category, stacklevel=stacklevel + 1)
     result = make_result(estimate, order, errors.atoms, found.atoms, whitening, statistics)
     result = replace(result, n_passes=log.passes, history=found.history)
     # a copy of the statistics, without the eigenvectors that were computed of them
     small = _keep_small(estimate, search.phases[-1].objective)
     return Fit(options, replace(statistics), small, order, result, errors.correlated)
-
-
-def estimate_errors(found: Found, groups: NDArray[Any] | None, log: FitLog) -> Errors:
-    """Error bars, by the formula, and by halves of the samples where no law of codes explains them."""
-    estimate, search, drawn = found.estimate, found.search, found.drawn
-    statistics, whitening = search.statistics, search.whitening
-    inflation = 1.0 if is_exact_estimate(estimate) else measure_inflation(search.samples, whitening, estimate, drawn)
-    r = search.samples.n_samples / inflation
-    rows = drawn.rows if estimate.loudness is None else drawn.normalize(estimate.loudness).rows
-    dependent = estimate_dependent_errors(rows, estimate, search.options.exponents[-1], r)
-    scatter, phase = statistics.scatter, search.phases[-1]
-    correlated = estimate_correlated_errors(drawn.rows, estimate, whitening, scatter, r, phase)
-    # a fit that was cut off may have had twice the way of its last step to go
-    least = 0.0 if estimate.converged else min(1.0, 2 * (2 * found.history[-1].step) ** 2)
-    errors = estimate_atom_errors(
-        estimate, whitening, statistics, dependent=dependent, correlated=correlated, least=least, inflation=inflation
-    )
-    by_halves = compare_halves(found, groups, log) if needs_halves(found, groups) else None
-    if by_halves is not None and np.mean(by_halves) > MIN_HALVES_RATIO * np.mean(errors):
-        by_halves = by_halves[np.argsort(found.order)]
-        errors = np.maximum(errors, by_halves)
-    return Errors(errors, dependent, correlated)
 
 
 def _warn_of_fewer(search: Search, stacklevel: int) -> None:

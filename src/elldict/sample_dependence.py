@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, to_numpy
+from elldict.backend.base import Backend, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.objective import compute_derivatives, primary_of
+
+Vector = NDArray[np.float64]
 
 N_RUNS, RUN_ROWS, LEAST_RUN_ROWS = 16, 512, 32
 """Runs of consecutive samples by which the dependence of neighbours is measured, samples of a run, and the fewest that
@@ -24,8 +27,15 @@ SURE = 4.0
 MIN_INFLATION = 1.15
 """Factor of the variance from which dependence counts."""
 
+MIN_ALIKE = 0.2
+"""Correlation of sums over a run and the next from which atoms are taken to drift."""
+
 MIN_REPEATS = 5
 """Pairs of equal samples among those drawn from which samples are taken to come again."""
+
+MIN_REPEATED = 0.5
+"""Share of those samples that come again if all do alike, from which they are taken to. Where some codes are binary and
+all others zero, a few samples are equal to many others by chance."""
 
 MIN_DISTINCT = 0.5
 """Share of different values, among those of a feature in different samples, from which these are no counts or classes,
@@ -35,49 +45,68 @@ MAX_REPEAT_ROWS = 8192
 """Samples among which equal ones are sought."""
 
 
-def measure_inflation(samples: Dataset, whitening: Whitening, estimate: Estimate, drawn: CodeSubsample) -> float:
-    """Factor, at least one, by which samples that depend on each other make the variance of angles larger."""
+@dataclass(frozen=True)
+class Dependence:
+    """How samples depend on each other."""
+
+    inflation: float = 1.0  # of the variance of angles, at least one
+    drifts: bool = False  # atoms are others in the last samples than in the first
+
+
+def measure_dependence(samples: Dataset, whitening: Whitening, estimate: Estimate, drawn: CodeSubsample) -> Dependence:
+    """How samples depend on each other, by runs of neighbours, and by samples that come again among drawn ones."""
     repeats = 1.0 if drawn.raw is None else measure_repeat_inflation(to_numpy(drawn.raw), samples.n_samples)
-    return max(repeats, measure_serial_inflation(samples, whitening, estimate))
+    between = measure_serial_dependence(samples, whitening, estimate)
+    return replace(between, inflation=max(repeats, between.inflation))
 
 
-def measure_serial_inflation(samples: Dataset, whitening: Whitening, estimate: Estimate) -> float:
-    """Factor, at least one, by which the dependence of neighbouring samples makes the variance of angles larger.
+def measure_serial_dependence(samples: Dataset, whitening: Whitening, estimate: Estimate) -> Dependence:
+    """How neighbouring samples depend on each other.
 
     An angle is a mean of u = g(z_i) z_j - g(z_j) z_i over samples, divided by a curvature. Over runs of L consecutive
     samples the mean of u has the variance of u over L if samples are independent, and more if neighbours are alike.
+    Runs are far apart: if the next one is like the last, it is the atoms that drift.
     """
     r, rows = samples.n_samples, min(RUN_ROWS, samples.n_samples // N_RUNS)
     if rows < LEAST_RUN_ROWS or estimate.corruption is not None:
-        return 1.0
+        return Dependence()
     starts = np.linspace(0, r - rows, N_RUNS).astype(np.int64)
     index = (starts[:, None] + np.arange(rows)).ravel()
     backend = Backend.of(estimate.A)
-    taken = backend.asarray(samples.take(index), "float64")
-    white = whitening.move_to(backend).whiten(taken)
+    white = whitening.move_to(backend).whiten(backend.asarray(samples.take(index), "float64"))
     if estimate.loudness is not None:
         white = estimate.loudness.normalize(white)
-    return _compare_variances(white, estimate, rows)
+    Z = white @ estimate.A.T
+    g, _ = compute_derivatives(primary_of(estimate.objective), Z, estimate.stats.signs)
+    return _compare_runs(_sum_runs(to_numpy(g), to_numpy(Z), rows))
 
 
-def _compare_variances(white: Array, estimate: Estimate, rows: int) -> float:
-    """The factor, by runs of so many whitened samples."""
-    Z = white @ Backend.of(white).asarray(estimate.A, "float64").T
-    objective = primary_of(estimate.objective)
-    g, _ = compute_derivatives(objective, Z, estimate.stats.signs)
-    Z, g = to_numpy(Z), to_numpy(g)
+def _sum_runs(g: Vector, Z: Vector, rows: int) -> Vector:
+    """Sums of u over runs of so many samples, in units of its standard deviation and the root of their number.
+
+    Of shape (runs, pairs); g and Z (b, m) are derivatives and codes.
+    """
     power = g**2
     spread = (power.T @ Z**2 + (Z**2).T @ power - 2 * (g * Z).T @ (g * Z)) / len(Z)
-    which = spread > 0
-    np.fill_diagonal(which, False)
-    if not np.any(which):
-        return 1.0
-    found = []
-    for start in range(0, len(Z) - rows + 1, rows):
-        total = g[start : start + rows].T @ Z[start : start + rows]
-        found.append(float(np.mean(((total - total.T) ** 2)[which] / spread[which])) / rows)
-    mean, error = float(np.mean(found)), float(np.std(found)) / math.sqrt(len(found) - 1)
-    return mean if mean > max(MIN_INFLATION, 1 + SURE * error) else 1.0
+    which = np.triu(spread > 0, 1)
+    sums = [g[run : run + rows].T @ Z[run : run + rows] for run in range(0, len(Z) - rows + 1, rows)]
+    return np.stack([(each - each.T)[which] / np.sqrt(rows * spread[which]) for each in sums])
+
+
+def _compare_runs(sums: Vector) -> Dependence:
+    """What scaled sums of runs (runs, pairs), of unit variance if all samples are independent, say of dependence."""
+    n_runs, n_pairs = sums.shape
+    if n_pairs == 0:
+        return Dependence()
+    squares = np.mean(sums**2, axis=1)
+    inflation, error = float(np.mean(squares)), float(np.std(squares)) / math.sqrt(n_runs - 1)
+    if inflation < max(MIN_INFLATION, 1 + SURE * error):
+        return Dependence()
+    around = sums - np.mean(sums, axis=0)
+    neighbours = np.mean(around[1:] * around[:-1], axis=1) / inflation
+    chance = -1 / n_runs  # of a correlation of values about their own mean
+    alike, spread = float(np.mean(neighbours)) - chance, float(np.std(neighbours)) / math.sqrt(n_runs - 2)
+    return Dependence(inflation, drifts=alike > max(MIN_ALIKE, SURE * spread))
 
 
 def measure_repeat_inflation(rows: NDArray[np.float64], n_samples: int) -> float:
@@ -102,8 +131,10 @@ def measure_repeat_inflation(rows: NDArray[np.float64], n_samples: int) -> float
     new = np.ones(b, dtype=bool)
     new[same + 1] = False
     counts = np.bincount(np.cumsum(new) - 1).astype(float)
-    pairs = float(np.sum(counts * (counts - 1))) / 2
-    if pairs < MIN_REPEATS or _are_classes(rows[order[new]]):
+    partners = float(np.sum(counts * (counts - 1))) / b  # of a sample, in the mean
+    pairs = partners * b / 2
+    repeated = float(np.sum(counts[counts > 1])) / b
+    if pairs < MIN_REPEATS or repeated < MIN_REPEATED * -math.expm1(-partners) or _are_classes(rows[order[new]]):
         return 1.0
     return 1 + 2 * pairs * (n_samples * b / n_drawn - 1) / (b * (b - 1))
 

@@ -13,7 +13,7 @@ from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import take_as
 from elldict.result import Estimate
-from elldict.solver.mixed_atoms import MixedPair, find_mixed_pairs, separate_pairs
+from elldict.solver.mixed_atoms import MixedPair, are_too_many, find_mixed_pairs, gains_zeros, separate_pairs
 from elldict.solver.mixture import MixtureLaw, fit_mixture
 from elldict.solver.spike_slab import (
     MIN_NOISE_PER_MOVE,
@@ -49,6 +49,9 @@ RARE_KURTOSIS = 15.0
 
 LAST_DIGITS = 1e-10
 """The same for atoms that are at rest but for the last digits, which makes no mixture of them."""
+
+EXACT_NOISE = 1e-8
+"""Share of the power of a code up to which noise is none, and codes are exactly sparse."""
 
 ALWAYS_ACTIVE = 1 - 1e-12
 """Density of codes that are never zero: as close to one as leaves odds finite."""
@@ -133,13 +136,22 @@ class CodeSubsample:
         return replace(pilot, lp_stats=pilot.stats, law=self.fit_law(pilot.A, pilot.stats.signs))
 
     def find_mixed_pairs(self, A: Array, law: SpikeSlab) -> list[MixedPair]:
-        """Pairs of atoms whose codes are active together more often than chance has it."""
+        """Pairs of atoms whose codes are active together more often than chance has it.
+
+        If there are too many, only those of exactly sparse codes of which a turn makes more codes zero.
+        """
         backend, noise = Backend.of(self.for_pairs), law.noise
         if backend.on_gpu:
             noise = max(noise, LEAST_MIXTURE * float(np.mean(law.density * law.power)))
         noise = max(noise, LAST_DIGITS * float(np.mean(law.density * law.power)))
         law = SpikeSlab(backend.asarray(law.density, "float64"), backend.asarray(law.power, "float64"), noise)
-        return find_mixed_pairs(law.activity((compute_codes(self.for_pairs, A) ** 2).T).T)
+        pairs = find_mixed_pairs(law.activity((compute_codes(self.for_pairs, A) ** 2).T).T)
+        if not are_too_many(pairs, int(A.shape[0])):
+            return pairs
+        if noise > EXACT_NOISE * float(np.mean(to_numpy(law.density * law.power))):
+            return []
+        Z = self.codes_of_pairs(A, pairs)
+        return [pair for number, pair in enumerate(pairs) if gains_zeros(Z[:, 2 * number : 2 * number + 2])]
 
     def separate_pairs(self, A: Array, law: SpikeSlab) -> tuple[Array, int]:
         """A with mixed pairs turned apart, and how many that moved."""

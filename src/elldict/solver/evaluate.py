@@ -131,13 +131,15 @@ def score_sparsity(stats: Statistics) -> NDArray[np.float64]:
     return scores if stats.signs is None else to_numpy(stats.signs) * scores
 
 
-def find_unidentifiable(stats: Statistics, n_directions: int) -> NDArray[np.bool_]:
+def find_unidentifiable(stats: Statistics, n_directions: int, inflation: float = 1.0) -> NDArray[np.bool_]:
     """Atoms (m,) that samples do not tell from their mixtures, found among n directions; statistics of l_p.
+
+    Samples that depend on each other count as fewer, by the factor of `inflation`.
 
     Two or more whose codes look Gaussian: one alone is told from all others by these. Without signs also those with
     kappa = E g z - E z^2 E g' <= 0, where l_p has no maximum.
     """
-    gaussian = find_gaussian(score_sparsity(stats), n_directions)
+    gaussian = find_gaussian(score_sparsity(stats) / math.sqrt(inflation), n_directions)
     if stats.signs is None:
         gaussian |= to_numpy(stats.gz) <= to_numpy(stats.z2) * to_numpy(stats.slope) / stats.weight
     alone = np.sum(gaussian) == 1 and stats.signs is not None and len(gaussian) == n_directions

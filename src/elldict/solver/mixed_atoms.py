@@ -26,6 +26,9 @@ PLAIN_CORRELATION = 0.4
 MAX_PAIRED_SHARE = 0.25
 """Share of all atoms in correlated pairs from which it is the data whose codes depend on each other, not a mixture."""
 
+LEAST_CODE, MIN_MORE_ZEROS = 1e-4, 0.05
+"""Share of the root mean square below which a code counts as zero, and by how many more zeros a turn is better."""
+
 ANGLES = np.concatenate([np.linspace(-math.pi / 4, math.pi / 4, 91)[1:], np.linspace(-0.1, 0.1, 101)])
 """Turning a pair by a right angle only renames it, so this is all there is; finer where a pair is nearly separate."""
 
@@ -50,12 +53,9 @@ class MixedPair:
 
 
 def find_mixed_pairs(activity: Array) -> list[MixedPair]:
-    """Pairs of atoms, strongest first, no atom twice; from the probability (b, m) that each code is active.
-
-    None if there are too many: in images and sounds, all codes are large where something happens.
-    """
+    """Pairs of atoms, strongest first, no atom twice; from the probability (b, m) that each code is active."""
     xp = Backend.of(activity).xp
-    b, m = activity.shape
+    b = int(activity.shape[0])
     centred = activity - xp.mean(activity, axis=0)
     spread = xp.std(activity, axis=0)
     spread = xp.maximum(spread, xp.full_like(spread, 1e-12))
@@ -69,7 +69,12 @@ def find_mixed_pairs(activity: Array) -> list[MixedPair]:
         if not taken & {i, j}:
             pairs.append(MixedPair(i, j, score, score / math.sqrt(b)))
             taken |= {i, j}
-    return pairs if 2 * len(pairs) <= max(2, MAX_PAIRED_SHARE * m) else []
+    return pairs
+
+
+def are_too_many(pairs: list[MixedPair], n_atoms: int) -> bool:
+    """Whether pairs are too many to be mixed: in images and sounds, all codes are large where something happens."""
+    return 2 * len(pairs) > max(2, MAX_PAIRED_SHARE * n_atoms)
 
 
 def separate_pairs(
@@ -99,6 +104,17 @@ def keep_plain_mixtures(pairs: list[MixedPair], Z: NDArray[np.float64]) -> tuple
         for number, pair in enumerate(pairs)
         if pair.correlation > PLAIN_CORRELATION
     )
+
+
+def gains_zeros(Z: NDArray[np.float64]) -> bool:
+    """Whether a turn of two codes (b, 2), exactly sparse otherwise, makes more of them zero."""
+    angle = find_sparsest_angle(Z)
+    if angle == 0:
+        return False
+    c, s = math.cos(angle), math.sin(angle)
+    turned = Z @ np.array([[c, s], [-s, c]])
+    zero = LEAST_CODE * math.sqrt(float(np.mean(Z**2)))
+    return bool(np.sum(np.abs(turned) < zero) > (1 + MIN_MORE_ZEROS) * np.sum(np.abs(Z) < zero))
 
 
 def find_sparsest_angle(Z: NDArray[np.float64]) -> float:

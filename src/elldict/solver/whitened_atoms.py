@@ -46,13 +46,19 @@ def measure_departure(rows: Matrix, A: Matrix, phase: Phase) -> Matrix | None:
     if found is None:
         return None
     atoms, chance = found
-    cosines = np.abs(A @ atoms.T)
-    own, matched = linear_sum_assignment(cosines, maximize=True)
-    errors, chance = 1 - np.minimum(cosines[own, matched], 1.0) ** 4, chance[matched]
+    cosines, matched = match_rows(A, atoms)
+    errors, chance = 1 - cosines**4, chance[matched]
     n_pairs = len(A) * (len(A) - 1) / 2
     if np.mean(errors / chance) < 2 + MIN_SCORE * math.sqrt(2 / n_pairs):
         return None
     return np.asarray(np.maximum(errors - chance, 0.0))
+
+
+def match_rows(A: Matrix, others: Matrix) -> tuple[Matrix, NDArray[np.intp]]:
+    """Cosines (m,), without signs, of unit rows A (m, k) and their partners among the others; and which these are."""
+    cosines = np.abs(A @ others.T)
+    own, matched = linear_sum_assignment(cosines, maximize=True)
+    return np.minimum(cosines[own, matched], 1.0), matched
 
 
 def find_whitened_atoms(rows: Matrix, A: Matrix, phase: Phase) -> tuple[Matrix, Matrix] | None:

@@ -1,0 +1,93 @@
+"""How far atoms may be off: every part of the error bar, put together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict import bias
+from elldict.backend.base import to_numpy
+from elldict.dependence import estimate_correlated_errors, estimate_dependent_errors, estimate_loud_errors
+from elldict.diagnostics import Errors, estimate_atom_errors, is_far_from_centred, is_far_from_white, score_of_rotation
+from elldict.estimation import Found
+from elldict.half_fits import compare_halves, needs_halves
+from elldict.sample_dependence import Dependence, measure_dependence
+from elldict.solver.evaluate import score_sparsity
+from elldict.solver.schedule import is_exact_estimate
+from elldict.theory.error_bars import chance_score
+
+Vector = NDArray[np.float64]
+
+MIN_HALVES_RATIO = 1.3
+"""Ratio to the error bar of the formula from which that of halves counts: below, chance explains it."""
+
+TOO_FEW_ERROR = 0.5
+"""Error of atoms of no more samples than features, which are explained by many dictionaries."""
+
+
+def estimate_errors(found: Found, groups: NDArray[Any] | None, log: Any) -> Errors:
+    """Error bars: formulas, halves of the samples where codes depend on each other, and what no samples remove."""
+    estimate, search, drawn = found.estimate, found.search, found.drawn
+    statistics, whitening = search.statistics, search.whitening
+    exact = is_exact_estimate(estimate)
+    between = Dependence() if exact else measure_dependence(search.samples, whitening, estimate, drawn)
+    r = search.samples.n_samples / between.inflation
+    rows = drawn.rows if estimate.loudness is None else drawn.normalize(estimate.loudness).rows
+    dependent = estimate_dependent_errors(rows, estimate, search.options.exponents[-1], r)
+    scatter, phase = statistics.scatter, search.phases[-1]
+    correlated = estimate_correlated_errors(drawn.rows, estimate, whitening, scatter, r, phase)
+    # a fit that was cut off may have had twice the way of its last step to go
+    least = 0.0 if estimate.converged else min(1.0, 2 * (2 * found.history[-1].step) ** 2)
+    by_halves = compare_halves(found, groups, log) if needs_halves(found, groups) else None
+    if by_halves is None and estimate.loudness is not None and dependent is not None:
+        dependent = np.maximum(dependent, estimate_loud_errors(rows, estimate, r))
+    atoms = estimate_atom_errors(
+        estimate,
+        whitening,
+        statistics,
+        dependent=dependent,
+        correlated=correlated,
+        least=least,
+        inflation=between.inflation,
+    )
+    if by_halves is not None and np.mean(by_halves) > MIN_HALVES_RATIO * np.mean(atoms):
+        atoms = np.maximum(atoms, by_halves[np.argsort(found.order)])
+    errors = Errors(atoms, dependent, correlated, drifts=between.drifts, inflation=between.inflation)
+    return _add_bias(errors, found, exact=exact)
+
+
+def _add_bias(errors: Errors, found: Found, *, exact: bool) -> Errors:
+    """The same with what samples that are not as the method takes them add to it."""
+    estimate, search, atoms = found.estimate, found.search, errors.atoms
+    statistics, whitening, phase = search.statistics, search.whitening, search.phases[-1]
+    (m, k), n, saturated = estimate.A.shape, statistics.n_features, None
+    if statistics.n_samples <= n and not whitening.n_discarded:
+        atoms = np.maximum(atoms, TOO_FEW_ERROR)
+    elif k < n and not whitening.whitened and estimate.refined != "bernoulli-gaussian":
+        # atoms lose as much of themselves to directions in which samples do not vary
+        atoms = np.maximum(atoms, 1 - k / n)
+    if whitening.whitened:
+        noisy = None if exact else bias.estimate_noise_errors(estimate, whitening, statistics)
+        atoms = atoms if noisy is None else atoms + noisy
+    elif not (exact and estimate.refined == "bernoulli-gaussian"):
+        rows, A = to_numpy(found.drawn.rows), to_numpy(estimate.A)
+        if is_far_from_centred(statistics, whitening):
+            atoms = np.maximum(atoms, bias.estimate_offset_errors(rows, A, phase))
+        if is_far_from_white(statistics, whitening):
+            atoms = np.where(_look_gaussian(found), np.maximum(atoms, score_of_rotation(k)), atoms)
+        others = bias.estimate_outlier_errors(rows, A, phase)
+        atoms = atoms if others is None else np.maximum(atoms, others)
+        if m == k == n and estimate.loudness is None and estimate.corruption is None:
+            saturated = bias.estimate_saturation_errors(rows, A, phase)
+            atoms = atoms if saturated is None else np.maximum(atoms, saturated)
+    return replace(errors, atoms=np.minimum(atoms, 1.0), saturated=saturated)
+
+
+def _look_gaussian(found: Found) -> NDArray[np.bool_]:
+    """Atoms (m,) whose codes cannot be told from Gaussian ones: noise of a few features that is louder than codes."""
+    assert found.estimate.lp_stats is not None
+    scores = score_sparsity(found.estimate.lp_stats)
+    return np.asarray(scores < chance_score(len(scores)))
