@@ -1,7 +1,7 @@
 """Kill workers of a cluster at random iterations of fits: every answer has to be that of a fit in memory.
 
-python -m experiments.benchmarks.faults.workers               # 100 kills over all stages, about ten minutes
-python -m experiments.benchmarks.faults.workers --kills 10
+python -m experiments.campaign.kill_workers               # 100 kills over all stages, about ten minutes
+python -m experiments.campaign.kill_workers --kills 10
 """
 
 from __future__ import annotations
