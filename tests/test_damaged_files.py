@@ -4,8 +4,10 @@ More of rows 32, 44, 45 and 47 of the catalogue of faults.
 """
 
 import json
+import os
 import zipfile
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -49,6 +51,14 @@ def change_array(path, name, change):
     change(array)
     np.save(path.parent / "array.npy", array)
     change_member(path, f"{name}.npy", lambda _: (path.parent / "array.npy").read_bytes())
+
+
+def write_parquet(X, path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {f"f{k}": X[:, k] for k in range(X.shape[1])}
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=500, compression="none", use_dictionary=False)
+    return path
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -132,3 +142,61 @@ def test_fault_32_laws_of_codes_have_standard_deviations_that_can_be_squared(sav
     change_array(saved, "mixture_std", change)
     with pytest.raises(ModelFileError, match="standard deviations go from"):
         elldict.load(saved)
+
+
+@pytest.mark.parametrize("chunks", [[0, 6], [500, 0]])
+def test_fault_44_zarr_chunks_without_rows_or_columns_are_refused(X, tmp_path, chunks):
+    path = tmp_path / "x.zarr"
+    zarr.create_array(path, shape=X.shape, chunks=(500, 6), dtype=X.dtype, zarr_format=2)[:] = X
+    header = json.loads((path / ".zarray").read_text())
+    (path / ".zarray").write_text(json.dumps({**header, "chunks": chunks}))
+    with pytest.raises(SamplesFileError, match=r"x\.zarr.*chunk"):
+        open_samples(path)
+
+
+def test_fault_44_blosc_does_not_read_beyond_the_end_of_a_chunk(X, tmp_path):
+    """It decoded whatever memory held there: now the rest of the same chunk, now something else."""
+    path = tmp_path / "x.zarr"
+    options = {"zarr_format": 2, "compressors": numcodecs.Blosc()}
+    zarr.create_array(path, shape=X.shape, chunks=(600, 6), dtype=X.dtype, **options)[:] = X
+    size = (path / "1.0").stat().st_size
+    os.truncate(path / "1.0", size - 100)
+    with pytest.raises(SamplesFileError, match=rf"1\.0 is truncated: it holds {size - 100} bytes of a chunk of {size}"):
+        open_samples(path).reader.read(0, len(X))
+
+
+def test_fault_44_columns_of_parquet_are_of_the_type_that_the_schema_says(X, tmp_path):
+    """Where pyarrow does not compare, it takes doubles for floats."""
+    path = write_parquet(X, tmp_path / "x.parquet")
+    content = bytearray(path.read_bytes())
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    at = content.rindex(b"\x15\x0a", start, content.index(b"f0", start))  # DOUBLE, 5, as thrift writes it
+    content[at + 1] = 8  # FLOAT, 4
+    path.write_bytes(content)
+    with pytest.raises(
+        SamplesFileError, match=r"row group 0 is damaged: it has columns of 'DOUBLE'.* expected 'FLOAT'"
+    ):
+        open_samples(path)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def fail(*_, **__):
+    raise MemoryError("none is left")
+
+
+def test_fault_20_no_memory_is_not_called_damage(X, saved, tmp_path, monkeypatch):
+    path = write_parquet(X, tmp_path / "x.parquet")
+    samples = open_samples(path)
+    for name in ("elldict.persistence.read_array", "elldict.models.unpack_model"):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, fail)
+            with pytest.raises(MemoryError):
+                elldict.load(saved)
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", lambda *_: map(fail, [0]))
+    with pytest.raises(MemoryError):
+        samples.reader.read(0, 10)
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", fail)
+    with pytest.raises(MemoryError):
+        open_samples(path)

@@ -95,6 +95,12 @@ class Encoding:
             return
         with path.open("rb") as stream:
             for piece in self._list_pieces(path, stream):
+                if self.codec == "blosc" and piece.number(12, 4) > piece.length:
+                    # Blosc would read on beyond the end, and decode whatever memory holds there
+                    raise SamplesFileError(
+                        f"{path} is truncated: it holds {piece.length} bytes of a chunk of {piece.number(12, 4)}. Copy "
+                        "or write it again."
+                    )
                 found = MEASURES[self.codec](piece, self.most, self.settings) if self.codec else piece.length
                 if found > self.most:
                     raise SamplesFileError(

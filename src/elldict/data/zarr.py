@@ -181,6 +181,8 @@ def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
     shape = check_shape(array.shape, name)
     dtype = find_dtype(np.dtype(array.dtype), name)
     itemsize = np.dtype(array.dtype).itemsize
+    if min(*array.chunks, *(array.shards or (1,))) < 1:
+        raise SamplesFileError(f"{name} claims chunks of {array.chunks}, expected at least one row and one column.")
     chunk = math.prod(array.chunks) * itemsize
     band = max(chunk, int(array.chunks[0]) * shape[1] * itemsize)
     if max(chunk, min(band, shape[0] * shape[1] * itemsize)) > MOST_BAND_BYTES:
