@@ -144,6 +144,12 @@ def test_fault_32_laws_of_codes_have_standard_deviations_that_can_be_squared(sav
         elldict.load(saved)
 
 
+def test_fault_32_a_number_of_codes_may_be_true(X):
+    """As JSON and scikit-learn have it, it is a whole number; it was an error of NumPy."""
+    model = LpDictionaryLearning(random_state=0, transform_algorithm="omp", transform_n_nonzero_coefs=True).fit(X)
+    assert np.all(np.count_nonzero(model.transform(X), axis=1) == 1)
+
+
 @pytest.mark.parametrize("chunks", [[0, 6], [500, 0]])
 def test_fault_44_zarr_chunks_without_rows_or_columns_are_refused(X, tmp_path, chunks):
     path = tmp_path / "x.zarr"
