@@ -5,6 +5,7 @@ More of rows 32, 44, 45 and 47 of the catalogue of faults.
 
 import json
 import os
+import tracemalloc
 import zipfile
 
 import numcodecs
@@ -169,6 +170,29 @@ def test_fault_44_blosc_does_not_read_beyond_the_end_of_a_chunk(X, tmp_path):
     os.truncate(path / "1.0", size - 100)
     with pytest.raises(SamplesFileError, match=rf"1\.0 is truncated: it holds {size - 100} bytes of a chunk of {size}"):
         open_samples(path).reader.read(0, len(X))
+
+
+@pytest.mark.parametrize("way", ["zstd", "plain", "format 2", "sharded"])
+def test_fault_45_zarr_metadata_that_declare_large_chunks_take_no_memory(X, tmp_path, way):
+    """Shape and chunks agree with each other, and with the number of files: only their content does not."""
+    options = {
+        "zstd": {},
+        "plain": {"compressors": None},
+        "format 2": {"zarr_format": 2},
+        "sharded": {"shards": (1200, 6), "compressors": None},
+    }[way]
+    path = tmp_path / "x.zarr"
+    zarr.create_array(path, shape=X.shape, chunks=(600 if way == "sharded" else 1200, 6), dtype=X.dtype, **options)[
+        :
+    ] = X
+    metadata = path / (".zarray" if way == "format 2" else "zarr.json")
+    metadata.write_text(metadata.read_text().replace("1200", "5000000").replace("600", "5000000"))
+    tracemalloc.start()
+    with pytest.raises(SamplesFileError, match=r"x\.zarr.* is damaged: it"):
+        open_samples(path).reader.read(0, 10)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
 
 
 def test_fault_44_columns_of_parquet_are_of_the_type_that_the_schema_says(X, tmp_path):

@@ -143,7 +143,8 @@ class ZarrReader:
             raise SamplesChangedError(f"{self.path}, chunk {missing} has been removed since it was opened.")
         for chunk in coordinates if self.path else ():
             if chunk not in self.checked:
-                self.encoding.check(Path(self.path) / self._name_chunk(chunk))
+                name = self._name_chunk(chunk)
+                self.encoding.check(Path(self.path) / name, f"{self.path}, chunk {name}")
                 self.checked.add(chunk)
         try:
             return read()
