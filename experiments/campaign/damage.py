@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from numpy.lib import format as npy
 
 Rng = np.random.Generator
 
-HUGE = (0, 1, -1, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
-"""Whole numbers at the limits of what programs count in."""
+HUGE = (0, 1, -1, 255, 2**15, 5_000_000, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
+"""Whole numbers at the limits of what programs count in, and one by which memory is large but not refused."""
 
 ODD_VALUES: tuple[Any, ...] = (
     *(*HUGE, 10**30, -(2**63), 1e308, -1e308, 5e-324, float("nan"), float("inf"), True, False, None),
@@ -167,6 +168,12 @@ def damage_json(text: bytes, rng: Rng) -> tuple[str, bytes]:
         nested = b"[" * depth + b"1" + b"]" * depth
         return f"json nest {key}", json.dumps(tree).encode().replace(b'"NEST"', nested)
     return f"json {what} {key}", json.dumps(tree).encode()
+
+
+def damage_sizes(text: bytes, rng: Rng) -> tuple[str, bytes]:
+    """Declare other sizes of a JSON text, all of them the same: they agree with each other, and with nothing else."""
+    size = HUGE[int(rng.integers(len(HUGE)))]
+    return f"json sizes {size}", re.sub(rb"\b\d{3,}\b", b"%d" % size, text)
 
 
 def _list_places(tree: Any) -> Any:

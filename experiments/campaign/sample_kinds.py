@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 import elldict
 from elldict import LpDictionaryLearning
-from experiments.campaign.damage import Rng, damage_bytes, damage_json, damage_npy_header, damage_values, dump_npy
+from experiments.campaign.damage import (
+    Rng,
+    damage_bytes,
+    damage_json,
+    damage_npy_header,
+    damage_sizes,
+    damage_values,
+    dump_npy,
+)
 from experiments.campaign.original import (
     Damaged,
     Files,
@@ -110,7 +118,8 @@ def damage_zarr(original: Original, rng: Rng) -> Damaged:
     files, what = dict(original.files), int(rng.integers(12))
     if what < 6:
         key = metadata[int(rng.integers(len(metadata)))]
-        note, files[key] = (damage_json if what < 5 else damage_bytes)(files[key], rng)
+        change = damage_json if what < 4 else (damage_sizes, damage_bytes)[what - 4]
+        note, files[key] = change(files[key], rng)
         return Damaged(f"{note} in {key}", files, may_differ=True)
     if what == 6:
         del files[name]
