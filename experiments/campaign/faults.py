@@ -44,6 +44,8 @@ MOST_WRITES = 8
 """Writes among which the first that finds the disk full is drawn: of the checkpoint, and of the parts of the model."""
 
 FILE_SOURCES = ("npy", "zarr", "parquet", "command line")
+FILE_FAULTS = (*CHANGES, "no memory for rows")
+"""Faults that only sources in files have."""
 
 PROBLEMS = ("wrong answer", "hang", "half-written file", "not resumed")
 
@@ -79,7 +81,7 @@ class Campaign:
         fault = faults[number % len(faults)]
         if fault == LOST_WORKER:
             return self.lose_worker(rng)
-        fit, source = rng.choice(self.fits), rng.choice(FILE_SOURCES if fault in CHANGES else SOURCES)
+        fit, source = rng.choice(self.fits), rng.choice(FILE_SOURCES if fault in FILE_FAULTS else SOURCES)
         answer, end = self.fit_undisturbed(source, fit)
         plan = Plan(self.make_folder(), source, fit, fault=fault, amount=rng.random())
         plan = replace(plan, at=rng.randrange(count_moments(fault, end)))
@@ -159,7 +161,7 @@ def count_moments(fault: str, undisturbed: End) -> int:
     if fault == "disk full":
         return MOST_WRITES
     n_records = undisturbed.n_records  # of every pass one, and one of what the callback said
-    return max(1, n_records // 2) if fault == "out of memory" else n_records
+    return max(1, n_records // 2) if fault.startswith("no memory") else n_records
 
 
 def is_answer(path: Path, answer: Any) -> bool:
