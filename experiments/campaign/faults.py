@@ -153,7 +153,8 @@ class LostWorkers:
         client, case, kind = self.clusters.client(), rng.choice(self.cases), rng.choice(self.kills.KINDS)
         killer = self.kills.Killer(client, rng.randrange(case.n_moments), rng.uniform(0, 0.1), rng.randrange(2))
         _, apart = self.kills.one_kill(client, case, killer, kind)
-        return Outcome(LOST_WORKER, "dask", "done", () if apart == 0 else (f"wrong answer: {apart:.2g} apart",))
+        problems = () if apart == 0 else (f"wrong answer: {apart:.2g} apart",)
+        return Outcome(LOST_WORKER, "dask", "done", problems if killer.killed else ("no worker was killed", *problems))
 
 
 def count_moments(fault: str, undisturbed: End) -> int:
