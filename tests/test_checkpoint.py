@@ -639,7 +639,7 @@ def test_records_without_sense_are_refused(X, path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a matter of POSIX")
 def test_killed_and_resumed_gives_the_same_answer():
-    script = [sys.executable, "-m", "experiments.benchmarks.faults.fit", "--small", "--kills", "2"]
+    script = [sys.executable, "-m", "experiments.campaign.kill_fits", "--small", "--kills", "2"]
     root = Path(__file__).parents[1]
     done = subprocess.run(
         [*script, "--kinds", "power", "default"], cwd=root, check=False, capture_output=True, text=True, timeout=600

@@ -218,7 +218,7 @@ def test_killed_and_resumed_gives_the_same_results():
     script = [
         sys.executable,
         "-m",
-        "experiments.benchmarks.faults.reproduction",
+        "experiments.campaign.kill_reproduction",
         "--kills",
         "2",
         "few-samples",

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array, Backend, is_foreign, to_numpy
 from elldict.data.dataset import Dataset, DescribedBySource, Kernel, S
 from elldict.data.statistics import PartialStatistics
+from elldict.exceptions import FileContentError
 from elldict.persistence import list_iterations, tabulate_iterations, to_plain
 from elldict.record_file import Record, RecordFile, RecordFileError
 from elldict.result import Callback, Iteration
@@ -54,7 +55,7 @@ FAILURES = (ArithmeticError, LookupError, TypeError, AttributeError, NameError, 
 T = TypeVar("T")
 
 
-class CheckpointError(ValueError):
+class CheckpointError(FileContentError):
     """The checkpoint is damaged, or belongs to another fit."""
 
 

@@ -575,7 +575,7 @@ class LpDictionaryLearning(LpEstimator):
     def _coder(self) -> tuple[Array, coding.Rule]:
         """Rows for the linear codes, and what is done with them."""
         default = min(self.n_components_, max(1, self.n_features_in_ // 10))
-        n_nonzero = self.transform_n_nonzero_coefs or default
+        n_nonzero = int(self.transform_n_nonzero_coefs or default)  # True passes for one
         return coding.coder(
             self.transform_algorithm, self.components_, self.unmixing_, alpha=self.transform_alpha, n_nonzero=n_nonzero
         )

@@ -15,6 +15,18 @@ __all__ = [
     "SmallerTilesWarning",
 ]
 
+MOST_CHARACTERS = (1200, 300)
+"""At the beginning and the end of a message about a file: it begins with the name of the file and ends with what to do,
+and whatever was found in the file may be long."""
+
+
+def make_readable(message: str) -> str:
+    """Escape what cannot be printed, such as commands to a terminal, and leave out what is too much to read."""
+    first, last = MOST_CHARACTERS
+    if len(message) > first + last:
+        message = f"{message[:first]} [... {len(message) - first - last} characters ...] {message[-last:]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+
 
 class ClusterError(RuntimeError):
     """A cluster cannot finish a pass over the samples: no workers, workers lost again and again, or no connection."""
@@ -44,7 +56,14 @@ class RankWarning(UserWarning):
     """The samples do not vary in every direction."""
 
 
-class SamplesFileError(ValueError):
+class FileContentError(ValueError):
+    """What stands in a file is wrong. The message may quote the file: all of it can be printed, and is soon read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(make_readable(message))
+
+
+class SamplesFileError(FileContentError):
     """A file of samples is damaged, or does not hold an array of numbers, one sample a row."""
 
 

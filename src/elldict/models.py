@@ -54,5 +54,7 @@ def load(path: str | os.PathLike[str]) -> LpDictionaryLearning | LpICA:
         raise ModelFileError(f"{path} holds a model of the class {name!r}, expected one of {', '.join(MODELS)}.")
     try:
         return unpack_model(MODELS[name], header, arrays)
+    except MemoryError:
+        raise
     except Exception as error:  # whatever a crafted file makes fail, it is the file that is wrong
         raise ModelFileError(f"{path} does not hold a fitted {name}: {error}") from error

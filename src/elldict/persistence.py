@@ -22,6 +22,7 @@ from sklearn.base import BaseEstimator
 
 from elldict.atomic import refuse_special, write_atomically
 from elldict.backend.base import to_numpy
+from elldict.exceptions import FileContentError
 from elldict.record_file import read_array
 from elldict.result import Iteration
 from elldict.solver.mixture import MixtureLaw, make_components
@@ -36,7 +37,7 @@ MAX_HEADER_BYTES = 2**20
 MEMBER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\.npy")
 
 
-class ModelFileError(ValueError):
+class ModelFileError(FileContentError):
     """The file is not a model file, or is damaged."""
 
 
@@ -56,7 +57,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
                 members = _check_members(path, archive)
                 header = _read_header(path, archive, members.pop(HEADER))
                 arrays = {name.removesuffix(".npy"): _read_member(archive, info) for name, info in members.items()}
-        except ModelFileError:
+        except (ModelFileError, MemoryError):
             raise
         except Exception as error:  # the parsers below raise what they like on damaged files
             raise ModelFileError(f"{path} is not a model file, or is damaged: {error}") from error
@@ -232,7 +233,7 @@ def _check_sizes(model: Any, arrays: dict[str, NDArray[Any]]) -> None:
     numbers = (model.noise_std_, model._rest_std, model.corruption_scale_)
     if min(numbers) < 0 or not 0 <= model.corruption_rate_ <= 1:
         raise ValueError("a standard deviation is negative, or corruption_rate_ is no share")
-    sizes = np.array([*numbers, *arrays["scale"]])
+    sizes = np.array([*numbers, *arrays["scale"], *arrays.get("mixture_std", ())])
     if len(arrays["rest"]) == 0:
         sizes = np.delete(sizes, 1)  # there are no directions along which it would be used
     sizes = sizes[sizes > 0]
@@ -262,9 +263,16 @@ def list_iterations(table: NDArray[Any], columns: Sequence[str] = HISTORY_COLUMN
     """Iterations from such rows."""
     rows = (dict(zip(columns, row, strict=True)) for row in table.tolist())
     return tuple(
-        Iteration(**{name: int(value) if name in INTEGER_COLUMNS else value for name, value in row.items()})
+        Iteration(**{name: _to_count(name, value) if name in INTEGER_COLUMNS else value for name, value in row.items()})
         for row in rows
     )
+
+
+def _to_count(name: str, value: float) -> int:
+    """Whole number of a column of counts."""
+    if not float(value).is_integer():
+        raise ValueError(f"{name} of an iteration is {value!r}, expected a whole number")
+    return int(value)
 
 
 def to_plain(value: Any) -> Any:

@@ -25,6 +25,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from elldict.atomic import refuse_special, write_atomically
+from elldict.exceptions import FileContentError
 
 APPLICATION_ID = b"elld"
 """Tells these files from other SQLite databases: bytes 68 to 71 of a database are there for such a mark."""
@@ -58,7 +59,7 @@ SYSTEM_ERRORS = {
 """Errors of SQLite that are not the file's fault; all others say that it is damaged."""
 
 
-class RecordFileError(ValueError):
+class RecordFileError(FileContentError):
     """The file is not a record file, or is damaged."""
 
 
@@ -155,6 +156,8 @@ class RecordFile:
         try:
             while stream.tell() < record.n_bytes:
                 arrays.append(read_array(stream, record.n_bytes - stream.tell()))
+        except MemoryError:
+            raise
         except Exception as error:  # NumPy raises what it likes on a header that makes no sense
             raise RecordFileError(f"a record holds an array that cannot be read: {error}") from error
         return arrays
@@ -271,3 +274,5 @@ def _translate_errors(path: Path) -> Iterator[None]:
         if code not in SYSTEM_ERRORS:
             raise RecordFileError(str(error)) from error
         raise OSError(*SYSTEM_ERRORS[code], str(path)) from error
+    except UnicodeDecodeError as error:  # SQLite quotes the file, damaged as it is, in what it says of it
+        raise RecordFileError(f"it holds words that are no text: {error}") from error

@@ -31,6 +31,14 @@ LZMA_MEMORY = 2**28
 PREFIXES = ("crc32", "adler32")
 """Codecs that put a checksum of four bytes before what they are given; others put theirs behind it."""
 
+CHECKSUMS = (*PREFIXES, "crc32c", "fletcher32", "jenkins_lookup3")
+
+SIZE_KEEPING = ("bytes", "endian", "transpose", "shuffle", "bitround", *CHECKSUMS)
+"""Codecs that give a number as many bytes as they get for it, and compress nothing."""
+
+ABSENT = (2**64 - 1, 2**64 - 1)
+"""Place and length of a chunk that a shard leaves out, because all of it is the fill value."""
+
 ZSTD_FRAME, ZSTD_SKIPPABLE = 0xFD2FB528, range(0x184D2A50, 0x184D2A60)
 ZSTD_BLOCK_BYTES = 2**17
 
@@ -64,6 +72,7 @@ class Encoding:
     n_inner: int = 0  # chunks of a shard; 0 if there are no shards
     index_first: bool = False  # in a shard, the index comes before the chunks
     index_rest: int = 0  # bytes of the index behind its numbers
+    least: int = 0  # bytes of a chunk, decoded; 0 if a filter changes how many there are
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], where: str, chunk_bytes: int, n_inner: int) -> Encoding:
@@ -87,22 +96,35 @@ class Encoding:
             )
         codec, settings = used[0] if used else ("", {})
         most, skip = max(2 * chunk_bytes, LEAST_BYTES), 4 * sum(name in PREFIXES for name in names)
-        return cls(codec, settings, skip, most, n_inner, index_first, 4 * len(index_names[1:]))
+        least = chunk_bytes if {*names} <= {*SIZE_KEEPING, codec} else 0
+        return cls(codec, settings, skip, most, n_inner, index_first, 4 * len(index_names[1:]), least)
 
-    def check(self, path: Path) -> None:
-        """Raise if what lies in this file would become more than a chunk may."""
-        if not self.codec and not self.n_inner:
-            return
+    def check(self, path: Path, where: str) -> None:
+        """Raise if what lies in this file would become more than a chunk may be, or less than a chunk is.
+
+        Memory for all of a chunk, of whatever size the metadata declare, is taken before it is decoded.
+        """
         with path.open("rb") as stream:
-            for piece in self._list_pieces(path, stream):
+            for piece in self._list_pieces(path, stream, where):
+                if self.codec == "blosc" and piece.number(12, 4) > piece.length:
+                    # Blosc would read on beyond the end, and decode whatever memory holds there
+                    raise SamplesFileError(
+                        f"{path} is truncated: it holds {piece.length} bytes of a chunk of {piece.number(12, 4)}. Copy "
+                        "or write it again."
+                    )
                 found = MEASURES[self.codec](piece, self.most, self.settings) if self.codec else piece.length
                 if found > self.most:
                     raise SamplesFileError(
                         f"{path} holds a chunk of {piece.length} bytes that becomes at least {found} bytes when it is "
                         f"decoded, expected at most {self.most}. It is damaged, or was made to fill the memory."
                     )
+                if found < self.least:
+                    raise SamplesFileError(
+                        f"{where} is damaged: it has {piece.length} bytes, which become {found} when they are decoded, "
+                        f"expected {self.least}. Copy or write it again."
+                    )
 
-    def _list_pieces(self, path: Path, stream: IO[bytes]) -> Iterator[Piece]:
+    def _list_pieces(self, path: Path, stream: IO[bytes], where: str) -> Iterator[Piece]:
         """What the codec has written: the file, or the chunks that the index of a shard names."""
         size, n_bytes = os.fstat(stream.fileno()).st_size, 16 * self.n_inner
         if not self.n_inner:
@@ -114,8 +136,14 @@ class Encoding:
             )
         index = Piece(stream, 0 if self.index_first else size - n_bytes - self.index_rest, n_bytes).read(0, n_bytes)
         for start, length in np.frombuffer(index, "<u8").reshape(-1, 2).tolist():
-            if start + length <= size:  # a chunk that is not there has numbers beyond all files
-                yield Piece(stream, start + self.skip, length - self.skip)
+            if (start, length) == ABSENT:
+                continue
+            if start + length > size:
+                raise SamplesFileError(
+                    f"{where} is damaged: its index places a chunk at byte {start}, with {length} bytes, and it has "
+                    f"{size}. Copy or write it again."
+                )
+            yield Piece(stream, start + self.skip, length - self.skip)
 
 
 def _name_codec(part: Any) -> tuple[str, Mapping[str, Any]]:

@@ -194,6 +194,8 @@ def _read_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, n
             known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
             raise ValueError(f"it is of version {version[0]}.{version[1]} of the format, expected one of {known}.")
         shape, fortran, dtype = VERSIONS[version](stream)
+    except MemoryError:
+        raise
     except Exception as error:  # NumPy's parser of headers raises what it likes on damaged files
         raise SamplesFileError(f"{path} has no valid .npy header: {' '.join(str(error).split())}") from error
     if any(length < 0 for length in shape):

@@ -299,9 +299,24 @@ def open_parquet(path: str | os.PathLike[str], column: str | Sequence[str] | Non
 def _open_part(path: str) -> tuple[Part, Any]:
     """A file, and the types of its columns."""
     with _open_file(path) as file:
+        _check_types(path, file)
         groups = (file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))
         part = Part(path, Stamp.of(Path(path).stat()), sum_blocks(path, PART_BLOCKS), tuple(groups))
         return part, file.schema_arrow
+
+
+def _check_types(path: str, file: Any) -> None:
+    """Raise if a column is stored as another type than the schema says: pyarrow may take one for the other."""
+    schema, metadata = file.schema, file.metadata
+    expected = [schema.column(number).physical_type for number in range(len(schema))]
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        found = [row_group.column(number).physical_type for number in range(row_group.num_columns)]
+        if found != expected:
+            raise SamplesFileError(
+                f"{path}, row group {group} is damaged: it has columns of {_list_names(found)}, expected "
+                f"{_list_names(expected)}, as the schema says. Copy or write it again."
+            )
 
 
 def _list_files(path: str) -> list[str]:
@@ -320,7 +335,7 @@ def _open_file(path: str) -> Any:
     try:
         # 256 kB of a column are read in one piece
         return parquet.ParquetFile(path, buffer_size=2**18, page_checksum_verification=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, MemoryError):
         raise
     except Exception as error:  # a damaged footer
         raise SamplesFileError(f"{path} cannot be opened as parquet: {describe_error(error)}") from error
@@ -329,6 +344,8 @@ def _open_file(path: str) -> Any:
 def _read_next(batches: Iterator[Any], part: Part, row: int) -> Any:
     try:
         return next(batches, None)
+    except MemoryError:
+        raise
     except Exception as error:  # damage beyond the footer shows when rows are decoded
         check_stamp(part.path, part.stamp)
         where = part.locate(min(row, part.n_rows - 1))

@@ -143,7 +143,8 @@ class ZarrReader:
             raise SamplesChangedError(f"{self.path}, chunk {missing} has been removed since it was opened.")
         for chunk in coordinates if self.path else ():
             if chunk not in self.checked:
-                self.encoding.check(Path(self.path) / self._name_chunk(chunk))
+                name = self._name_chunk(chunk)
+                self.encoding.check(Path(self.path) / name, f"{self.path}, chunk {name}")
                 self.checked.add(chunk)
         try:
             return read()
@@ -181,6 +182,8 @@ def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
     shape = check_shape(array.shape, name)
     dtype = find_dtype(np.dtype(array.dtype), name)
     itemsize = np.dtype(array.dtype).itemsize
+    if min(*array.chunks, *(array.shards or (1,))) < 1:
+        raise SamplesFileError(f"{name} claims chunks of {array.chunks}, expected at least one row and one column.")
     chunk = math.prod(array.chunks) * itemsize
     band = max(chunk, int(array.chunks[0]) * shape[1] * itemsize)
     if max(chunk, min(band, shape[0] * shape[1] * itemsize)) > MOST_BAND_BYTES:

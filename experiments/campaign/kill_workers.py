@@ -1,7 +1,7 @@
 """Kill workers of a cluster at random iterations of fits: every answer has to be that of a fit in memory.
 
-python -m experiments.benchmarks.faults.workers               # 100 kills over all stages, about ten minutes
-python -m experiments.benchmarks.faults.workers --kills 10
+python -m experiments.campaign.kill_workers               # 100 kills over all stages, about ten minutes
+python -m experiments.campaign.kill_workers --kills 10
 """
 
 from __future__ import annotations
@@ -173,9 +173,13 @@ def attack(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str
     clusters.close()
 
 
-def main() -> None:
-    # or a local cluster would not replace a worker that is killed twice in 15 seconds
+def keep_lost_workers() -> None:
+    """Let a local cluster replace a worker that is killed twice in 15 seconds, which it would not."""
     dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
+
+
+def main() -> None:
+    keep_lost_workers()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)

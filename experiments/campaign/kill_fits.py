@@ -1,7 +1,7 @@
 """Kill a fit that writes checkpoints at random moments, and resume it: the answer is that of a fit left in peace.
 
-python -m experiments.benchmarks.faults.fit               # 40 kills over five kinds of fits, some minutes
-python -m experiments.benchmarks.faults.fit --kills 2 --small --kinds power default     # as the tests do
+python -m experiments.campaign.kill_fits               # 40 kills over five kinds of fits, some minutes
+python -m experiments.campaign.kill_fits --kills 2 --small --kinds power default     # as the tests do
 
 Each answer is compared with the undisturbed one to the last bit, in everything that a model file holds but the seconds
 of its history. A fit is killed a moment after a record drawn at random, so that kills are spread over all its passes;

@@ -1,7 +1,7 @@
 """Kill a reproduction at random moments and resume it: the stored results have to be those of a run left in peace.
 
-python -m experiments.benchmarks.faults.reproduction               # 20 kills, some minutes
-python -m experiments.benchmarks.faults.reproduction --kills 2 few-samples --trials 3     # as the tests do
+python -m experiments.campaign.kill_reproduction               # 20 kills, some minutes
+python -m experiments.campaign.kill_reproduction --kills 2 few-samples --trials 3     # as the tests do
 """
 
 from __future__ import annotations

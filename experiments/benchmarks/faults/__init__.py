@@ -1,1 +1,0 @@
-"""Kill what works, and compare what it ends with."""
