@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "ClusterError",
+    "DataChangedWarning",
     "NoCheckpointWarning",
     "NotIdentifiableWarning",
     "NotWhiteWarning",
@@ -16,6 +17,10 @@ __all__ = [
 
 class ClusterError(RuntimeError):
     """A cluster cannot finish a pass over the samples: no workers, workers lost again and again, or no connection."""
+
+
+class DataChangedWarning(UserWarning):
+    """The samples of a stream are no longer those that its atoms were learned from."""
 
 
 class NoCheckpointWarning(UserWarning):

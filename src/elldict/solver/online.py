@@ -23,6 +23,7 @@ from elldict.backend.base import to_numpy
 from elldict.data.dataset import ArrayDataset, non_finite_error
 from elldict.data.statistics import Loudness, PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
 from elldict.result import Estimate
+from elldict.solver.change import ChangeTest
 from elldict.solver.code_subsample import LEAST_NOISE, fit_with_signs
 from elldict.solver.directions import polar
 from elldict.solver.evaluate import Statistics, evaluate, find_unidentifiable
@@ -51,6 +52,9 @@ PARTS_PER_HALF_LIFE, MIN_PART_ROWS = 4, 64
 
 WHITENING_SHARE, LAW_SHARE = 0.01, 0.1
 """Share of new weight from which the whitening is computed anew, and the law of the codes fitted; each costs time."""
+
+AT_MAXIMUM = 0.99
+"""Share of all weight that a path has followed its own maximum for, from which it is there."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class OnlineModel:
     cross: Matrix  # (m,) sum g g_lp, over the codes evaluated one by one
     decision: Decision  # on the likelihood
     mixed: tuple[MixedPair, ...]  # atoms that were mixed with each other in the first fit
+    code_units: Matrix  # (m,) length of the rows that made codes of the first samples
+    change: ChangeTest  # whether samples are still those of before
 
     @classmethod
     def begin(
@@ -135,6 +141,8 @@ class OnlineModel:
             cross=np.zeros(m),
             decision=Decision(refined, estimate.status),
             mixed=estimate.mixed,
+            code_units=measure_units(A, whitening),
+            change=ChangeTest.begin(2 if likely else 1, (m, k), lp_stats, statistics.n_samples),
         )
 
     @property
@@ -156,6 +164,10 @@ class OnlineModel:
         found = 2 * np.sum(self.chosen.lag**2, axis=1)
         chance = errors * (self.squared_weight / self.weight) * (1 + 4 / math.sqrt(len(errors)))
         return np.asarray(np.maximum(0.0, found - chance))
+
+    def estimate_change_errors(self) -> Matrix:
+        """Error of the atoms (m,) for recent samples, if these have changed, else zero."""
+        return self.change.estimate_errors(self.lp.stats.signs, chosen=0 if self.chosen is self.lp else 1)
 
     def make_estimate(self) -> Estimate:
         """The estimate of a fit to as many samples as its error bars speak of."""
@@ -192,7 +204,9 @@ class OnlineModel:
                 ._take_steps(part, partial)
                 ._update_law(part.dtype)
             )
-        return model
+        keep = None if half_life is None else compute_keep(samples.n_samples, half_life)
+        signs, r = model.lp.stats.signs, model.effective_samples
+        return replace(model, change=model.change.end_batch(model.n_seen, r, keep, signs))
 
     def _split(self, n_samples: int, half_life: float | None) -> Iterator[tuple[int, int]]:
         """Bounds of parts so small that one step is enough for each."""
@@ -253,17 +267,25 @@ class OnlineModel:
         rows = self.whitening.whiten(part.take(index))
         histogram = self.histogram.add(rows @ self.chosen.A.T, float(part.n_samples))
         rows = rows if self.loudness is None else self.loudness.normalize(rows)
+        # in units that stay: heavy tails change the scale of a whitening more than that of codes
+        codes = rows @ self.chosen.A.T * (self.code_units / measure_units(self.chosen.A, self.whitening))
         # those of the part itself: the noise of its linear terms then cancels
         second_moments = None if self.lp.stats.signs is None else _measure_second_moments(partial, self.whitening)
-        lp, lp_gradients = self._take_step(self.lp, Lp(self.p), part, rows, precision, second_moments)
+        lp, lp_gradients, lp_stats = self._take_step(self.lp, Lp(self.p), part, rows, precision, second_moments)
         if self.likelihood is None:
-            return replace(self, histogram=histogram, lp=lp)
+            change = self.change.add(((lp_stats, self.lp.A),), codes)
+            return replace(self, histogram=histogram, lp=lp, change=change)
         # atoms that are followed at a distance blur their zeros, and stay in reach while that passes for noise
         largest_lag = math.sqrt(float(np.max(np.sum(self.likelihood.lag**2, axis=1))))
         objective = self._make_likelihood(least_noise=(MIN_NOISE_PER_MOVE * largest_lag) ** 2)
-        likelihood, gradients = self._take_step(self.likelihood, objective, part, rows, precision)
+        likelihood, gradients, stats = self._take_step(self.likelihood, objective, part, rows, precision)
         cross = self.cross + np.mean(gradients * lp_gradients, axis=0) * part.n_samples
-        return replace(self, histogram=histogram, lp=lp, likelihood=likelihood, cross=cross)
+        # a path that began elsewhere turns to its maximum whatever samples do, one that is exact by its rounding, and
+        # one of whitened samples, if it is sharper than l_p, as their whitening gets better
+        there = self.likelihood.stats.weight > AT_MAXIMUM * self.lp.stats.weight
+        own = (stats, self.likelihood.A) if there and not (self.whiten or self.decision.exact) else None
+        change = self.change.add(((lp_stats, self.lp.A), own), codes)
+        return replace(self, histogram=histogram, lp=lp, likelihood=likelihood, cross=cross, change=change)
 
     def _make_likelihood(self, least_noise: float = 0.0) -> Objective:
         if self.mixture is not None:
@@ -278,8 +300,8 @@ class OnlineModel:
         rows: Matrix,
         precision: str,
         second_moments: Matrix | None = None,
-    ) -> tuple[OnlinePath, Matrix]:
-        """A path after the step of a part, and the derivatives of its objective at the codes of some rows."""
+    ) -> tuple[OnlinePath, Matrix, Statistics]:
+        """A path after the step of a part, the derivatives of its objective at the codes of some rows, and its sums."""
         quantities, A = Quantities.GRADIENT | Quantities.MOMENTS, part.backend.asarray(path.A, "float64")
         whitening = replace(self.whitening, loudness=self.loudness).move_to(part.backend)
         stats = evaluate(part, whitening, objective, A, quantities, precision)
@@ -288,7 +310,7 @@ class OnlineModel:
             stats = stats.with_signs(signs, self.p, path.A, second_moments)
         codes = rows @ path.A.T
         g, slopes = compute_derivatives(objective, codes, signs)
-        return path.step(stats, codes, slopes, self.weight), np.asarray(g)
+        return path.step(stats, codes, slopes, self.weight), np.asarray(g), stats
 
     def _update_law(self, dtype: str) -> OnlineModel:
         """With the law of the codes fitted anew if a share of them is new, and a decision on it."""
@@ -325,6 +347,12 @@ class OnlineModel:
 def compute_keep(n_samples: int, half_life: float | None) -> float:
     """Share of its weight that a sample keeps while so many others come."""
     return 1.0 if half_life is None else 0.5 ** (n_samples / half_life)
+
+
+def measure_units(A: Matrix, whitening: Whitening) -> Matrix:
+    """Length of the rows (m,) that make codes of samples as they are."""
+    rows = A if whitening.to_white is None else A @ to_numpy(whitening.to_white)
+    return np.asarray(whitening.scale * np.linalg.norm(rows, axis=1))
 
 
 def _change_coordinates(A: Matrix, old: Whitening, new: Whitening) -> Matrix:
