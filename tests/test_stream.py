@@ -15,7 +15,7 @@ from sklearn.base import clone
 import elldict
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.exceptions import NotIdentifiableWarning
+from elldict.exceptions import DataChangedWarning, NotIdentifiableWarning
 from elldict.metrics import match_atoms, recovery_error
 from elldict.online import WarmupBuffer, count_warmup_rows
 from elldict.solver.online import OnlineModel, compute_keep
@@ -262,7 +262,8 @@ def test_a_dictionary_that_rotates_is_followed():
     assert error == pytest.approx(at_rest + 2 * lag**2, rel=0.25)
     assert bar == pytest.approx(error, rel=0.35)  # the lag shows in the error bar
     assert model.refined_ == "bernoulli-gaussian"
-    forgetting_nothing, _ = drifting(speed, None)
+    with pytest.warns(DataChangedWarning, match="turn the atoms to one side"):
+        forgetting_nothing, _ = drifting(speed, None)
     assert np.mean(forgetting_nothing[25:, 0]) > 5 * error
 
 

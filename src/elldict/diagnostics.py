@@ -336,9 +336,9 @@ def _describe_gaussian(gaussian: NDArray[np.bool_], stats: Statistics) -> str:
         remedy = " set solver='auto' with p <= 6, which finds less sparse sources too,"
     others = "" if len(atoms) == len(gaussian) else " The other atoms do not suffer from it."
     return (
-        f"{len(atoms)} of {len(gaussian)} atoms are not identifiable among themselves: {_list(atoms)}. {reason}, and "
-        f"any rotation of such atoms is as good.{others} Give more samples,{remedy} lower n_components, or use these "
-        "atoms as a basis of what they span."
+        f"{len(atoms)} of {len(gaussian)} atoms are not identifiable among themselves: {list_atoms(atoms)}. {reason}, "
+        f"and any rotation of such atoms is as good.{others} Give more samples,{remedy} lower n_components, or use "
+        "these atoms as a basis of what they span."
     )
 
 
@@ -355,12 +355,13 @@ def _describe_mixed(mixed: Sequence[MixedPair], rank: NDArray[np.intp]) -> str:
 def _describe_dependent(atoms: NDArray[np.intp], n_atoms: int) -> str:
     return (
         f"{len(atoms)} of {n_atoms} atoms are hardly told apart by these samples, because their codes depend on "
-        f"each other: {_list(atoms)}. atom_error_ says how far each may be off. This is common where all codes "
+        f"each other: {list_atoms(atoms)}. atom_error_ says how far each may be off. This is common where all codes "
         "are large in the same samples, as in images and sounds: if samples differ in loudness, divide each by its "
         "length; otherwise use these atoms as a basis only."
     )
 
 
-def _list(atoms: NDArray[np.intp], most: int = 10) -> str:
+def list_atoms(atoms: NDArray[np.intp], most: int = 10) -> str:
+    """The first atoms, and how many more there are."""
     shown = ", ".join(str(atom) for atom in atoms[:most])
     return shown if len(atoms) <= most else f"{shown}, ... ({len(atoms) - most} more)"

@@ -150,9 +150,10 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         The first batches are collected until there are 40 samples a feature, at least 1000, and fitted as `fit` does;
         `status_` says so. From then on a batch moves the atoms by one Newton step, and what is kept does not grow with
         the number of samples. This is an approximation: to first order its error is that of a fit to all samples, and
-        `expected_error_` estimates it (too small where the dictionary drifts and `half_life` is None); but atoms that
-        the first fit found mixed or not identifiable, of which it warns, are not sought again. Atoms keep their order
-        and signs from batch to batch. After `fit`, the stream goes on from there.
+        `expected_error_` estimates it; but atoms that the first fit found mixed or not identifiable, of which it warns,
+        are not sought again. Samples that change are noticed within a few batches: `DataChangedWarning` says so once,
+        and the error bars count it. Atoms keep their order and signs from batch to batch. After `fit`, the stream goes
+        on from there.
 
         Parameters
         ----------

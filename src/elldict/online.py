@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +13,9 @@ from elldict.backend.base import Array, to_numpy
 from elldict.data.dataset import ArrayDataset, find_non_finite, non_finite_error
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE
-from elldict.diagnostics import estimate_atom_errors, make_result
+from elldict.diagnostics import estimate_atom_errors, list_atoms, make_result
 from elldict.estimation import Options, signs_of_largest
+from elldict.exceptions import DataChangedWarning
 from elldict.fit import Fit, fit_dictionary
 from elldict.result import Estimate, FitResult
 from elldict.solver.evaluate import Statistics
@@ -27,6 +29,13 @@ MIN_ROWS_PER_FEATURE = 2
 
 REFIT_GROWTH = 2
 """Times as many collected samples as at the last fit that are worth another."""
+
+COUNTED_LAG = 2.0
+"""Times the error bar that recent batches have to ask for, of a stream that forgets, to be more than the lag that its
+error bar counts: such a stream is meant for samples that change."""
+
+NAMED_SHARE = 0.1
+"""Share of the largest error of an atom due to a change from which an atom is named."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,7 @@ class OnlineState:
 
     model: OnlineModel
     first: Fit
+    told: int = 0  # of a change that goes on: nothing, that of the scale of samples, that of atoms
 
 
 State = Fit | WarmupBuffer | OnlineState
@@ -75,8 +85,11 @@ def add_batch(
         state = _begin_online(state)
     if isinstance(state, OnlineState):
         _check_same_options(state, options)
-        state = replace(state, model=state.model.update(samples, half_life))
-        return state, _make_online_result(state)
+        told, state = state.told, replace(state, model=state.model.update(samples, half_life))
+        state, result, message = _make_online_result(state, half_life)
+        if state.told > told:
+            warnings.warn(message, DataChangedWarning, stacklevel=stacklevel + 1)
+        return state, result
     if not options.clip:
         check_n_components_at_most(options.n_components, samples.n_features)
     non_finite = find_non_finite(samples.X, samples.backend.xp)
@@ -105,19 +118,52 @@ def _begin_online(fit: Fit) -> OnlineState:
     return OnlineState(model, fit)
 
 
-def _make_online_result(state: OnlineState) -> FitResult:
-    """What a user gets now."""
+def _make_online_result(state: OnlineState, half_life: float | None) -> tuple[OnlineState, FitResult, str]:
+    """What a user gets now, the state with what he is told of changed samples, and the words for it."""
     model, first = state.model, state.first
     estimate, whitening, statistics = model.make_estimate(), model.whitening, model.statistics
     correlated = None if first.correlated is None else first.correlated[first.order]
     errors = estimate_atom_errors(estimate, whitening, statistics, correlated=correlated)
-    errors = np.minimum(errors + model.estimate_drift_errors(errors), 1.0)
+    drift, changed = model.estimate_drift_errors(errors), model.estimate_change_errors()
+    beyond_lag = half_life is None or np.mean(changed) > COUNTED_LAG * np.mean(errors + drift)
+    found = 2 if model.change.found_atoms and beyond_lag else int(model.change.kinds[2])
+    told, message = 0, ""
+    if np.any(model.change.alarmed):
+        told = max(state.told, found)
+        message = _describe_change(model, changed, atoms=found == 2)
+    if found:
+        estimate = replace(estimate, status=f"{estimate.status}; {message.partition(':')[0].lower()}")
+    errors = np.minimum(errors + np.maximum(drift, changed), 1.0)
     m = len(estimate.A)  # atoms beyond the rank stay as they are
     components = np.vstack([whitening.components(estimate.A), first.result.components[m:]])
     unmixing = np.vstack([whitening.unmixing(estimate.A), first.result.unmixing[m:]])
     result = make_result(estimate, np.arange(m), errors, (components, unmixing), whitening, statistics)
     n_iter, n_passes = first.estimate.n_iter + model.n_steps, model.n_evaluated / model.n_seen
-    return replace(result, n_iter=n_iter, n_passes=n_passes, history=first.result.history)
+    result = replace(result, n_iter=n_iter, n_passes=n_passes, history=first.result.history)
+    return replace(state, told=told), result, message
+
+
+def _describe_change(model: OnlineModel, errors: NDArray[np.float64], *, atoms: bool) -> str:
+    """What was found, since when, and what to do; `errors` (m,) are what the change adds to those of the atoms."""
+    change = model.change
+    began = f"The samples have changed since about sample {change.since} of {model.n_seen}"
+    begin = "begin a new model with the samples since then"
+    if not atoms:
+        scale = change.scale[np.argmax(np.abs(np.log(change.scale)))]
+        return (
+            f"{began}: codes are up to {scale:.3g} times as large as before. The atoms still fit them; densities, "
+            f"scales and noise are means over samples of both kinds. Set half_life to forget the old ones, or {begin}."
+        )
+    turned, sparse, _ = change.kinds
+    what = "they turn the atoms to one side" if turned else "their codes are less sparse"
+    what += " and their codes are less sparse" if turned and sparse else ""
+    named = np.flatnonzero(errors > NAMED_SHARE * np.max(errors))
+    which = f"all {len(errors)} atoms" if len(named) in (0, len(errors)) else f"atoms {list_atoms(named)}"
+    return (
+        f"{began}: {what}. For the new ones {which} may be off by {100 * np.mean(errors[named]):.2g} % on average, "
+        f"which atom_error_ and expected_error_ now count. Set half_life to follow samples that keep changing, or "
+        f"{begin}."
+    )
 
 
 def _check_same_options(state: OnlineState, options: Options) -> None:

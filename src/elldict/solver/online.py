@@ -13,9 +13,8 @@ and the likelihood are followed side by side, and Hausman's test says at any tim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,9 @@ from elldict.backend.base import to_numpy
 from elldict.data.dataset import ArrayDataset, non_finite_error
 from elldict.data.statistics import Loudness, PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
 from elldict.result import Estimate
+from elldict.solver.change import ChangeTest
 from elldict.solver.code_subsample import LEAST_NOISE, fit_with_signs
-from elldict.solver.directions import FAR_CURVATURE, MAX_ANGLE, polar
+from elldict.solver.directions import polar
 from elldict.solver.evaluate import Statistics, evaluate, find_unidentifiable
 from elldict.solver.loop import choose_precision
 from elldict.solver.mixed_atoms import MixedPair
@@ -40,6 +40,7 @@ from elldict.solver.model_selection import (
     is_exact,
 )
 from elldict.solver.objective import Lp, Objective, Quantities, compute_derivatives
+from elldict.solver.online_path import EVALUATED_ROWS, OnlinePath, change_arrays, make_empty, scale_sums
 from elldict.solver.running import Matrix, RunningHistogram, RunningStatistics
 from elldict.solver.spike_slab import MIN_NOISE_PER_MOVE, SpikeSlab, SpikeSlabLikelihood
 
@@ -52,67 +53,8 @@ PARTS_PER_HALF_LIFE, MIN_PART_ROWS = 4, 64
 WHITENING_SHARE, LAW_SHARE = 0.01, 0.1
 """Share of new weight from which the whitening is computed anew, and the law of the codes fitted; each costs time."""
 
-EVALUATED_ROWS = 512
-"""Of each part, whose codes are evaluated one by one: for their law, and for what atoms have to do with each other."""
-
-
-@dataclass(frozen=True)
-class OnlinePath:
-    """Atoms that follow the maximum of one objective, and all that their next step needs."""
-
-    A: Matrix  # (m, k)
-    stats: Statistics  # moments, at the atoms of each time
-    bend: Matrix  # (m, m) sum g'(z_i) z_j^2 over the codes that were evaluated one by one
-    bend_weight: float
-    lag: Matrix  # (m, m) mean of the angles by which parts found the atoms to be off: noise, unless they drift
-
-    @classmethod
-    def begin(cls, A: Matrix, stats: Statistics) -> OnlinePath:
-        """From where a fit ended; statistics of no weight say that it went another way."""
-        m = len(A)
-        return cls(A, stats, np.zeros((m, m)), 0.0, np.zeros((m, m)))
-
-    def decayed(self, keep: float) -> OnlinePath:
-        """With this share of all weight kept."""
-        stats, bend, weight = _scale(self.stats, keep), keep * self.bend, keep * self.bend_weight
-        return replace(self, stats=stats, bend=bend, bend_weight=weight)
-
-    def step(self, stats: Statistics, codes: Matrix, slopes: Matrix, weight: float) -> OnlinePath:
-        """After the step of a part with these sums, among samples of this weight in all.
-
-        `codes` (b, m) are some of the part, and `slopes` those of the objective there.
-        """
-        gain = stats.weight / weight
-        bend = self.bend + (slopes.T @ codes**2) * (stats.weight / len(codes))
-        running = self.stats + Statistics(
-            stats.weight, stats.value, slope=stats.slope, g2=stats.g2, z2=stats.z2, gz=stats.gz, extra=stats.extra
-        )
-        running = replace(running, signs=self.stats.signs)
-        there = replace(self, stats=running, bend=bend, bend_weight=self.bend_weight + stats.weight)
-        between, outside = there.angles(to_numpy(stats.G) / weight)
-        return replace(there, A=turn(self.A, between, outside), lag=(1 - gain) * self.lag + between)
-
-    def angles(self, G: Matrix) -> tuple[Matrix, Matrix | None]:
-        """Newton's step for a gradient G (m, k).
-
-        Angles (m, m) between atoms, and steps (m, k) to the directions that belong to none, if there are any. Here
-        E g_i' z_j^2 stands where Newton's step for a fit has E g_i' E z_j^2: a fit takes more steps if codes depend
-        on each other, a stream has but one.
-        """
-        m, k = self.A.shape
-        gz, slope, v = (
-            np.asarray(total) / self.stats.weight for total in (self.stats.gz, self.stats.slope, self.stats.z2)
-        )
-        # so many samples' worth of codes that have nothing to do with each other come first
-        bend = (self.bend + EVALUATED_ROWS * np.outer(slope, v)) / (self.bend_weight + EVALUATED_ROWS)
-        both = gz[:, None] + gz[None, :]
-        C = G @ self.A.T
-        between = (C - C.T) / np.maximum(both - bend - bend.T, FAR_CURVATURE / 2 * np.abs(both) + 1e-300)
-        if m == k:
-            return between, None
-        rest = max(0.0, k - float(np.sum(v))) / (k - m)  # mean square that the atoms leave
-        curvature = np.maximum(gz - rest * slope, FAR_CURVATURE * np.abs(gz) + 1e-300)
-        return between, (G - C @ self.A) / curvature[:, None]
+AT_MAXIMUM = 0.99
+"""Share of all weight that a path has followed its own maximum for, from which it is there."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +86,8 @@ class OnlineModel:
     cross: Matrix  # (m,) sum g g_lp, over the codes evaluated one by one
     decision: Decision  # on the likelihood
     mixed: tuple[MixedPair, ...]  # atoms that were mixed with each other in the first fit
+    code_units: Matrix  # (m,) length of the rows that made codes of the first samples
+    change: ChangeTest  # whether samples are still those of before
 
     @classmethod
     def begin(
@@ -168,7 +112,7 @@ class OnlineModel:
         mixture = estimate.objective.law if isinstance(estimate.objective, MixtureLikelihood) else None
         likely = refine in ("auto", "bernoulli-gaussian") and estimate.corruption is None and m == k
         likely = mixture is not None or (likely and lp_stats.n_negative == 0)
-        own, of = _make_empty(m), estimate.stats.moments
+        own, of = make_empty(m), estimate.stats.moments
         if refined:
             own = Statistics(r, gz=r * of.gz, g2=r * of.g2, slope=r * of.slope, z2=r * of.z2)
         return cls(
@@ -192,11 +136,13 @@ class OnlineModel:
             mixture=mixture,
             code_mixture=estimate.mixture,
             new_to_law=0.0,
-            lp=OnlinePath.begin(A, _scale(_change_arrays(lp_stats, to_numpy), r / lp_stats.weight)),
+            lp=OnlinePath.begin(A, scale_sums(change_arrays(lp_stats, to_numpy), r / lp_stats.weight)),
             likelihood=OnlinePath.begin(A, own) if likely else None,
             cross=np.zeros(m),
             decision=Decision(refined, estimate.status),
             mixed=estimate.mixed,
+            code_units=measure_units(A, whitening),
+            change=ChangeTest.begin(2 if likely else 1, (m, k), lp_stats, statistics.n_samples),
         )
 
     @property
@@ -219,6 +165,10 @@ class OnlineModel:
         chance = errors * (self.squared_weight / self.weight) * (1 + 4 / math.sqrt(len(errors)))
         return np.asarray(np.maximum(0.0, found - chance))
 
+    def estimate_change_errors(self) -> Matrix:
+        """Error of the atoms (m,) for recent samples, if these have changed, else zero."""
+        return self.change.estimate_errors(self.lp.stats.signs, chosen=0 if self.chosen is self.lp else 1)
+
     def make_estimate(self) -> Estimate:
         """The estimate of a fit to as many samples as its error bars speak of."""
         path, factor = self.chosen, self.effective_samples / self.weight
@@ -227,7 +177,7 @@ class OnlineModel:
             A=path.A,
             objective=Lp(self.p) if path is self.lp else self._make_likelihood(),
             stats=path.stats,
-            lp_stats=_scale(self.lp.stats, factor),
+            lp_stats=scale_sums(self.lp.stats, factor),
             law=self.law,
             mixture=None if path is self.lp else self.code_mixture,
             refined=None if path is self.lp else "bernoulli-gaussian" if self.mixture is None else "mixture",
@@ -254,7 +204,9 @@ class OnlineModel:
                 ._take_steps(part, partial)
                 ._update_law(part.dtype)
             )
-        return model
+        keep = None if half_life is None else compute_keep(samples.n_samples, half_life)
+        signs, r = model.lp.stats.signs, model.effective_samples
+        return replace(model, change=model.change.end_batch(model.n_seen, r, keep, signs))
 
     def _split(self, n_samples: int, half_life: float | None) -> Iterator[tuple[int, int]]:
         """Bounds of parts so small that one step is enough for each."""
@@ -315,17 +267,25 @@ class OnlineModel:
         rows = self.whitening.whiten(part.take(index))
         histogram = self.histogram.add(rows @ self.chosen.A.T, float(part.n_samples))
         rows = rows if self.loudness is None else self.loudness.normalize(rows)
+        # in units that stay: heavy tails change the scale of a whitening more than that of codes
+        codes = rows @ self.chosen.A.T * (self.code_units / measure_units(self.chosen.A, self.whitening))
         # those of the part itself: the noise of its linear terms then cancels
         second_moments = None if self.lp.stats.signs is None else _measure_second_moments(partial, self.whitening)
-        lp, lp_gradients = self._take_step(self.lp, Lp(self.p), part, rows, precision, second_moments)
+        lp, lp_gradients, lp_stats = self._take_step(self.lp, Lp(self.p), part, rows, precision, second_moments)
         if self.likelihood is None:
-            return replace(self, histogram=histogram, lp=lp)
+            change = self.change.add(((lp_stats, self.lp.A),), codes)
+            return replace(self, histogram=histogram, lp=lp, change=change)
         # atoms that are followed at a distance blur their zeros, and stay in reach while that passes for noise
         largest_lag = math.sqrt(float(np.max(np.sum(self.likelihood.lag**2, axis=1))))
         objective = self._make_likelihood(least_noise=(MIN_NOISE_PER_MOVE * largest_lag) ** 2)
-        likelihood, gradients = self._take_step(self.likelihood, objective, part, rows, precision)
+        likelihood, gradients, stats = self._take_step(self.likelihood, objective, part, rows, precision)
         cross = self.cross + np.mean(gradients * lp_gradients, axis=0) * part.n_samples
-        return replace(self, histogram=histogram, lp=lp, likelihood=likelihood, cross=cross)
+        # a path that began elsewhere turns to its maximum whatever samples do, one that is exact by its rounding, and
+        # one of whitened samples, if it is sharper than l_p, as their whitening gets better
+        there = self.likelihood.stats.weight > AT_MAXIMUM * self.lp.stats.weight
+        own = (stats, self.likelihood.A) if there and not (self.whiten or self.decision.exact) else None
+        change = self.change.add(((lp_stats, self.lp.A), own), codes)
+        return replace(self, histogram=histogram, lp=lp, likelihood=likelihood, cross=cross, change=change)
 
     def _make_likelihood(self, least_noise: float = 0.0) -> Objective:
         if self.mixture is not None:
@@ -340,17 +300,17 @@ class OnlineModel:
         rows: Matrix,
         precision: str,
         second_moments: Matrix | None = None,
-    ) -> tuple[OnlinePath, Matrix]:
-        """A path after the step of a part, and the derivatives of its objective at the codes of some rows."""
+    ) -> tuple[OnlinePath, Matrix, Statistics]:
+        """A path after the step of a part, the derivatives of its objective at the codes of some rows, and its sums."""
         quantities, A = Quantities.GRADIENT | Quantities.MOMENTS, part.backend.asarray(path.A, "float64")
         whitening = replace(self.whitening, loudness=self.loudness).move_to(part.backend)
         stats = evaluate(part, whitening, objective, A, quantities, precision)
-        stats, signs = _change_arrays(stats, to_numpy), path.stats.signs
+        stats, signs = change_arrays(stats, to_numpy), path.stats.signs
         if signs is not None:
             stats = stats.with_signs(signs, self.p, path.A, second_moments)
         codes = rows @ path.A.T
         g, slopes = compute_derivatives(objective, codes, signs)
-        return path.step(stats, codes, slopes, self.weight), np.asarray(g)
+        return path.step(stats, codes, slopes, self.weight), np.asarray(g), stats
 
     def _update_law(self, dtype: str) -> OnlineModel:
         """With the law of the codes fitted anew if a share of them is new, and a decision on it."""
@@ -365,7 +325,7 @@ class OnlineModel:
         decision = self._weigh_evidence(law, self.likelihood, distance, unidentifiable)
         likelihood = self.likelihood
         if not decision.accepted and distance > 0.1:  # as an error: too far from l_p, where it starts again
-            likelihood = OnlinePath.begin(self.lp.A, _make_empty(len(self.lp.A)))
+            likelihood = OnlinePath.begin(self.lp.A, make_empty(len(self.lp.A)))
         return replace(there, decision=decision, likelihood=likelihood)
 
     def _weigh_evidence(
@@ -377,7 +337,7 @@ class OnlineModel:
             return AS_ASKED
         if self.mixture is None and is_exact(law, r):
             return EXACT
-        stats = _scale(likelihood.stats, r / likelihood.stats.weight)
+        stats = scale_sums(likelihood.stats, r / likelihood.stats.weight)
         cross = self.cross * (r / likelihood.bend_weight)
         n_sd = 0.0 if self.mixture is None else CHANCE_SD
         stats = replace(stats, extra={"cross": cross})
@@ -389,11 +349,10 @@ def compute_keep(n_samples: int, half_life: float | None) -> float:
     return 1.0 if half_life is None else 0.5 ** (n_samples / half_life)
 
 
-def turn(A: Matrix, between: Matrix, outside: Matrix | None) -> Matrix:
-    """A after a step, which is cut short where it is too long to be true."""
-    move = between @ A if outside is None else between @ A + outside
-    length = math.sqrt(float(np.sum(move**2)) / len(A))
-    return np.asarray(polar(A + min(1.0, MAX_ANGLE / max(length, 1e-300)) * move))
+def measure_units(A: Matrix, whitening: Whitening) -> Matrix:
+    """Length of the rows (m,) that make codes of samples as they are."""
+    rows = A if whitening.to_white is None else A @ to_numpy(whitening.to_white)
+    return np.asarray(whitening.scale * np.linalg.norm(rows, axis=1))
 
 
 def _change_coordinates(A: Matrix, old: Whitening, new: Whitening) -> Matrix:
@@ -418,21 +377,3 @@ def _measure_second_moments(partial: PartialStatistics, whitening: Whitening) ->
     moments = (whitening.scale * unit) ** 2 * (partial.scatter / partial.weight + np.outer(away, away))
     W = whitening.to_white
     return np.asarray(moments if W is None else W @ moments @ W.T)
-
-
-def _make_empty(m: int) -> Statistics:
-    """Moments of no samples."""
-    return Statistics(0.0, gz=np.zeros(m), g2=np.zeros(m), slope=np.zeros(m), z2=np.zeros(m))
-
-
-def _scale(stats: Statistics, factor: float) -> Statistics:
-    """Sums of samples that count this much."""
-    scaled = _change_arrays(stats, lambda array: factor * array)
-    return replace(scaled, weight=factor * stats.weight, signs=stats.signs)
-
-
-def _change_arrays(stats: Statistics, change: Callable[[Any], Any]) -> Statistics:
-    """Sums with all their arrays changed."""
-    names = {field.name for field in fields(stats)} - {"weight", "extra", "known_mean"}
-    changed = {name: change(array) for name in names if (array := getattr(stats, name)) is not None}
-    return Statistics(stats.weight, extra={name: change(array) for name, array in stats.extra.items()}, **changed)
