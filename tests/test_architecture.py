@@ -18,9 +18,9 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"data", "record_file"},
     {"solver", "result"},
     {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
-    {"datasets", "metrics", "fit", "online"},
+    {"datasets", "metrics", "fit", "online", "split_fits"},
     {"estimator", "ica", "models"},
-    {"report"},
+    {"report", "stable_atoms"},
     {"cli", "__main__"},
 ]
 
@@ -137,6 +137,10 @@ def public_objects():
     yield "elldict.load", elldict.load
     yield "elldict.open_samples", elldict.open_samples
     yield "elldict.Iteration", elldict.Iteration
+    yield "elldict.stability", elldict.stability
+    yield "elldict.Stability", elldict.Stability
+    for name in ("stable", "count_stable", "summary", "plot"):
+        yield f"elldict.Stability.{name}", getattr(elldict.Stability, name)
     for module in (elldict.datasets, elldict.metrics, elldict.theory):
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)
