@@ -295,7 +295,7 @@ def _check_path(n_components: Any) -> tuple[int | None, ...]:
     """Numbers of components, each once; (None,) for that of the estimator."""
     if n_components is None:
         return (None,)
-    numbers = (n_components,) if isinstance(n_components, Integral) else tuple(n_components)
+    numbers = tuple(n_components) if np.iterable(n_components) else (n_components,)
     whole = all(isinstance(k, Integral) and not isinstance(k, bool) and int(k) >= 1 for k in numbers)
     if not numbers or not whole or len(set(numbers)) < len(numbers):
         raise ValueError(f"n_components={n_components!r}, expected a number of atoms or several different ones, >= 1.")

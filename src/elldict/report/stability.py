@@ -30,26 +30,28 @@ def draw_values(axes: Axes, n_components: Sequence[int], values: Values, thresho
 
 
 def draw_path(axes: Axes, n_components: Sequence[int], values: Values, threshold: float) -> None:
-    """Every atom a dot at its number of components, and how many of them are stable."""
+    """Every atom a dot at its number of components, the most stable on the left, and how many of them are stable."""
     order = np.argsort(n_components)
-    ks, shown = np.asarray(n_components)[order], [values[index] for index in order]
+    ks = np.asarray(n_components)[order]
+    shown = [np.sort(values[index])[::-1] for index in order]
     counts = [int(np.sum(row >= threshold)) for row in shown]
-    width = 0.35 * float(np.min(np.diff(ks)))
-    rng = np.random.default_rng(0)  # where a dot stands beside its number means nothing
+    width = 0.36 * float(np.min(np.diff(ks)))
     _draw_threshold(axes, threshold)
-    for k, row in zip(ks, shown, strict=True):
-        across = k + width * rng.uniform(-1, 1, len(row))
-        for part, colour in ((row >= threshold, LIGHT.curves[0]), (row < threshold, LIGHT.plain)):
-            axes.plot(across[part], row[part], "o", color=colour, markersize=4, alpha=0.55, markeredgewidth=0, zorder=2)
-    best = counts.index(max(counts))
-    for number, (k, count) in enumerate(zip(ks, counts, strict=True)):
-        weight = "bold" if number == best else "normal"
-        axes.text(k, 1.035, str(count), color=LIGHT.curves[0], weight=weight, ha="center", va="bottom")
-    margin = max(width, 0.03 * float(ks[-1] - ks[0])) + 0.5 * width
+    for k, row, count in zip(ks, shown, counts, strict=True):
+        across = k + width * (2 * (np.arange(len(row)) + 0.5) / len(row) - 1)
+        for part, colour in ((slice(None, count), LIGHT.curves[0]), (slice(count, None), LIGHT.plain)):
+            axes.plot(across[part], row[part], "o", color=colour, markersize=4, alpha=0.7, markeredgewidth=0, zorder=2)
+        axes.hlines(np.median(row), k - width, k + width, color=LIGHT.ink, linewidth=1.8, zorder=3)
+        weight = "bold" if count == max(counts) else "normal"
+        axes.text(k, 1.04, str(count), color=LIGHT.curves[0], weight=weight, ha="center", va="bottom")
+    margin = 1.6 * width + 0.01 * float(ks[-1] - ks[0])
     axes.set(xlim=(ks[0] - margin, ks[-1] + margin), xlabel="number of components", ylabel="stability of an atom")
     axes.set_xticks(ks)
-    title = f"Atoms of stability {threshold:g} or more, by number of components"
-    axes.set_title(title, loc="left", color=LIGHT.ink, weight="bold", pad=22)
+    beside = axes.get_yaxis_transform()  # x in shares of the axes, y in values
+    axes.text(-0.01, 1.04, "stable", color=LIGHT.curves[0], transform=beside, ha="right", va="bottom")
+    axes.text(1.01, float(np.median(shown[-1])), "median", color=LIGHT.ink, transform=beside, va="center")
+    title = "How many atoms come back from other samples"
+    axes.set_title(title, loc="left", color=LIGHT.ink, weight="bold", pad=24)
     _style(axes)
 
 
