@@ -17,10 +17,11 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"backend", "theory", "exceptions", "atomic"},
     {"data", "record_file"},
     {"solver", "result"},
-    {"bias", "dependence", "sample_dependence", "diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
-    {"datasets", "metrics", "estimation", "half_fits", "uncertainty", "fit", "online"},
+    {"bias", "dependence", "sample_dependence", "diagnostics"}
+    | {"validation", "transform", "checkpoint", "persistence", "progress"},
+    {"datasets", "metrics", "estimation", "half_fits", "uncertainty", "fit", "online", "split_fits"},
     {"estimator", "ica", "models"},
-    {"report"},
+    {"report", "stable_atoms"},
     {"cli", "__main__"},
 ]
 
@@ -137,6 +138,10 @@ def public_objects():
     yield "elldict.load", elldict.load
     yield "elldict.open_samples", elldict.open_samples
     yield "elldict.Iteration", elldict.Iteration
+    yield "elldict.stability", elldict.stability
+    yield "elldict.Stability", elldict.Stability
+    for name in ("stable", "count_stable", "summary", "plot"):
+        yield f"elldict.Stability.{name}", getattr(elldict.Stability, name)
     for module in (elldict.datasets, elldict.metrics, elldict.theory):
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from elldict.ica import LpICA
     from elldict.models import load
     from elldict.result import Iteration
+    from elldict.stable_atoms import Stability, stability
 
 __version__ = "0.1.0"
 
@@ -19,11 +20,13 @@ __all__ = [
     "Iteration",
     "LpDictionaryLearning",
     "LpICA",
+    "Stability",
     "datasets",
     "exceptions",
     "load",
     "metrics",
     "open_samples",
+    "stability",
     "theory",
 ]
 
@@ -31,8 +34,10 @@ _HOMES = {
     "Iteration": "result",
     "LpDictionaryLearning": "estimator",
     "LpICA": "ica",
+    "Stability": "stable_atoms",
     "load": "models",
     "open_samples": "data.open",
+    "stability": "stable_atoms",
 }
 
 

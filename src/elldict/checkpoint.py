@@ -235,11 +235,7 @@ def open_checkpoint(
 
     size = {"n_samples": samples.n_samples, "n_features": samples.n_features, "dtype": samples.dtype}
     about = to_plain({"version": __version__, **size, "samples": samples.fingerprint(), **parameters})
-    if path.exists():
-        file = _resume(path, about, rng)
-    else:
-        state = to_plain(rng.bit_generator.state)
-        file = RecordFile.create(path, {"about": about, "random_numbers": state, "made_with": _list_libraries()})
+    file = open_records(path, about, rng)
     recorded = RecordedDataset(samples, file)
     try:
         yield recorded
@@ -254,6 +250,14 @@ def open_checkpoint(
         file.close()
         if not file.records:  # an empty checkpoint would only be in the way of the next fit
             file.path.unlink(missing_ok=True)
+
+
+def open_records(path: Path, about: Mapping[str, Any], rng: np.random.Generator) -> RecordFile:
+    """Records of the work that this is about, or a new file for them; `rng` is set to the state it began with."""
+    if path.exists():
+        return _resume(path, about, rng)
+    state = to_plain(rng.bit_generator.state)
+    return RecordFile.create(path, {"about": about, "random_numbers": state, "made_with": _list_libraries()})
 
 
 def _resume(path: Path, about: Mapping[str, Any], rng: np.random.Generator) -> RecordFile:

@@ -48,6 +48,18 @@ def progress_bar(description: str, tol: float, then: Callback | None = None) -> 
         progress.update(task, completed=1.0, forecast="")
 
 
+@contextmanager
+def count_fits(description: str, n_fits: int, n_done: int) -> Iterator[Callable[[], None]]:
+    """Show a bar on standard error while many fits run, with an estimate of the time left; to be called after each."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("fits"))
+    with Progress(*columns, TimeRemainingColumn(elapsed_when_finished=True), console=Console(stderr=True)) as progress:
+        task = progress.add_task(description, total=n_fits, completed=n_done)
+        yield lambda: progress.advance(task)
+
+
 def track_share(tol: float) -> Callable[[Iteration], float]:
     """Measure the share of the way from a step of length one to tol, in powers of ten; it never goes back."""
     best = 0.0
