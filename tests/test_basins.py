@@ -10,7 +10,7 @@ import pytest
 
 from elldict import LpDictionaryLearning
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.diagnostics import doubt_estimate
+from elldict.diagnostics import Errors, doubt_estimate
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import recovery_error
 from elldict.result import Estimate
@@ -75,7 +75,7 @@ def test_mixed_atoms_that_remain_are_named_in_the_order_of_the_answer():
     stats = Statistics(1000.0, value=ones, gz=ones, slope=zeros, z2=ones, extra={"magnitude": zeros})
     estimate = Estimate(np.eye(3), None, stats, True, False, "", lp_stats=stats, mixed=(MixedPair(2, 0, 9.0),))
     sizes = SimpleNamespace(rank=3, n_samples=1000, n_features=3)
-    doubts = list(doubt_estimate(estimate, np.array([1, 2, 0]), sizes, None, None))
+    doubts = list(doubt_estimate(estimate, np.array([1, 2, 0]), sizes, Errors(zeros), doubted=True))
     assert [category for category, _ in doubts] == [NotIdentifiableWarning]
     assert re.search("1 pairs of atoms.*: 1 with 2. Give more", doubts[0][1])
 

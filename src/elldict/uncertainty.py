@@ -15,7 +15,7 @@ from elldict.diagnostics import Errors, estimate_atom_errors, is_far_from_centre
 from elldict.estimation import Found
 from elldict.half_fits import compare_halves, needs_halves
 from elldict.sample_dependence import Dependence, measure_dependence
-from elldict.solver.evaluate import score_sparsity
+from elldict.solver.evaluate import find_unidentifiable, score_sparsity
 from elldict.solver.schedule import is_exact_estimate
 from elldict.theory.error_bars import chance_score
 
@@ -23,6 +23,9 @@ Vector = NDArray[np.float64]
 
 MIN_HALVES_RATIO = 1.3
 """Ratio to the error bar of the formula from which that of halves counts: below, chance explains it."""
+
+MIN_SATURATED_RATIO, MIN_SATURATED = 0.5, 1e-4
+"""Share of the error bar, and error, from which saturated features count."""
 
 TOO_FEW_ERROR = 0.5
 """Error of atoms of no more samples than features, which are explained by many dictionaries."""
@@ -33,7 +36,8 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: Any) -> Erro
     estimate, search, drawn = found.estimate, found.search, found.drawn
     statistics, whitening = search.statistics, search.whitening
     exact = is_exact_estimate(estimate)
-    between = Dependence() if exact else measure_dependence(search.samples, whitening, estimate, drawn)
+    known = exact or search.options.solver == "power"  # the power method of the paper is left as it is
+    between = Dependence() if known else measure_dependence(search.samples, whitening, estimate, drawn)
     r = search.samples.n_samples / between.inflation
     rows = drawn.rows if estimate.loudness is None else drawn.normalize(estimate.loudness).rows
     dependent = estimate_dependent_errors(rows, estimate, search.options.exponents[-1], r)
@@ -80,10 +84,22 @@ def _add_bias(errors: Errors, found: Found, *, exact: bool) -> Errors:
             atoms = np.where(_look_gaussian(found), np.maximum(atoms, score_of_rotation(k)), atoms)
         others = bias.estimate_outlier_errors(rows, A, phase)
         atoms = atoms if others is None else np.maximum(atoms, others)
-        if m == k == n and estimate.loudness is None and estimate.corruption is None:
+        if m == k == n and _may_be_saturated(found):
             saturated = bias.estimate_saturation_errors(rows, A, phase)
+            if saturated is not None and np.mean(saturated) < MIN_SATURATED_RATIO * np.mean(atoms) + MIN_SATURATED:
+                saturated = None
             atoms = atoms if saturated is None else np.maximum(atoms, saturated)
     return replace(errors, atoms=np.minimum(atoms, 1.0), saturated=saturated)
+
+
+def _may_be_saturated(found: Found) -> bool:
+    """Whether kurtoses of features can be compared with those of codes: no other reason explains why they differ."""
+    estimate, search = found.estimate, found.search
+    plain = estimate.converged and estimate.loudness is None and estimate.corruption is None
+    if not plain or search.options.solver == "power" or is_far_from_white(search.statistics, search.whitening):
+        return False
+    assert estimate.lp_stats is not None
+    return not np.any(find_unidentifiable(estimate.lp_stats, int(estimate.A.shape[1])))
 
 
 def _look_gaussian(found: Found) -> NDArray[np.bool_]:

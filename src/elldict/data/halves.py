@@ -61,9 +61,9 @@ def split_at_random(
     return _thin(np.flatnonzero(first[labels]), max_rows), _thin(np.flatnonzero(~first[labels]), max_rows)
 
 
-def count_half_rows(samples: Dataset) -> int:
+def count_half_rows(samples: Dataset, max_bytes: int = MAX_HALF_BYTES) -> int:
     """Most samples of a half."""
-    return max(2, MAX_HALF_BYTES // count_row_bytes(samples))
+    return max(2, max_bytes // count_row_bytes(samples))
 
 
 def take_half(samples: Dataset, index: Index) -> ArrayDataset:
