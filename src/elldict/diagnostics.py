@@ -62,7 +62,7 @@ def estimate_atom_errors(
     m, k = estimate.A.shape  # k directions are sought, which may be fewer than samples vary in
     n_unsought, variance = find_unsought(estimate) if m < k else (0, 0.0)
     unidentifiable = _find_unidentifiable(estimate, statistics)
-    first_order = atom_errors(moments, r, n_unsought, variance, unidentifiable)
+    first_order = atom_errors(moments, r, n_unsought, variance, unidentifiable) * estimate.cleaning_factor
     errors = np.array(to_numpy(with_small_sample_correction(first_order, k, r)))
     if estimate.refined == "mixture":
         errors = errors * (1 + MIXTURE_OPTIMISM * k / r)
@@ -73,8 +73,9 @@ def estimate_atom_errors(
     for pair in estimate.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         at_least = NEARLY_SEPARATE_ERROR if pair.nearly_separate else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], at_least)
-    if dependent is not None:
-        errors = np.maximum(errors, dependent)
+    for least_errors in (dependent, estimate.competing):
+        if least_errors is not None:
+            errors = np.maximum(errors, least_errors)
     if correlated is not None:
         errors = errors + correlated
     if whitening.whitened:
@@ -164,6 +165,14 @@ Doubt = tuple[type[Warning], str]
 CENTRE, WHITEN = (f"Set {name}=True (LpICA: whiten='unit-variance')" for name in ("center", "whiten"))
 """Remedies, in the words of either estimator."""
 
+COMPETING = (
+    "Two bases compete: the entries of X themselves, in which a few large values are sparse, and another one, in which "
+    "X is sparse once its large entries are limited. The atoms are the entries; if those values are errors, all atoms "
+    "are wrong. Look at the largest entries of X, and limit them or leave out their samples if they are errors; or set "
+    "refine='sparse-corruption' or normalize='samples'."
+)
+"""Warning where atoms lie along the entries and another basis was found."""
+
 
 def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
     """Reasons why an orthogonal dictionary cannot be learned from these samples as asked."""
@@ -212,7 +221,8 @@ def doubt_estimate(
 ) -> Iterator[Doubt]:
     """Reasons to doubt an estimate whose rows become atoms in this order.
 
-    Atoms are not orthogonal, it did not converge, atoms are mixed, codes depend on each other, or chance explains them.
+    Atoms are not orthogonal, another basis competes, it did not converge, atoms are mixed, codes depend on each other,
+    or chance explains them.
     `dependent` and `correlated` are None where samples were doubted before, and codes are not what they should be for
     that reason.
     """
@@ -226,6 +236,8 @@ def doubt_estimate(
             f"about {100 * error:.2g} % for that alone. {WHITEN}, unless the dictionary is orthogonal and its codes "
             "depend on each other.",
         )
+    if estimate.competing is not None:
+        yield NotIdentifiableWarning, COMPETING
     gaussian = _find_unidentifiable(estimate, statistics)[order]
     if np.any(gaussian):
         yield NotIdentifiableWarning, _describe_gaussian(gaussian, stats)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import to_numpy
+from elldict.competing_bases import seek_competing_basis
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import SampleStatistics
 from elldict.dependence import estimate_correlated_errors, estimate_dependent_errors
@@ -21,6 +22,7 @@ from elldict.sample_dependence import measure_inflation
 from elldict.solver.loop import FitLog
 from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.objective import Objective
+from elldict.solver.rounding import measure_rounding_factor
 from elldict.solver.schedule import is_exact_estimate
 
 Vector = NDArray[np.float64]
@@ -70,7 +72,7 @@ def fit_dictionary(
         _warn_of_fewer(search, stacklevel + 2)
         for category, message in doubts:
             warnings.warn(message, category, stacklevel=stacklevel + 1)
-    found = search.run(rng, log)
+    found = seek_competing_basis(search.run(rng, log), log)
     estimate, order = found.estimate, found.order
     errors = estimate_errors(found, groups, log)
     if stacklevel is not None:
@@ -100,6 +102,8 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: FitLog) -> E
     errors = estimate_atom_errors(
         estimate, whitening, statistics, dependent=dependent, correlated=correlated, least=least, inflation=inflation
     )
+    if drawn.raw is not None and not is_exact_estimate(estimate):
+        errors = np.minimum(errors * measure_rounding_factor(to_numpy(drawn.raw[:, 0])), 1.0)
     by_halves = compare_halves(found, groups, log) if needs_halves(found, groups) else None
     if by_halves is not None and np.mean(by_halves) > MIN_HALVES_RATIO * np.mean(errors):
         by_halves = by_halves[np.argsort(found.order)]

@@ -30,7 +30,7 @@ def needs_halves(found: Found, groups: NDArray[Any] | None) -> bool:
     left as it is.
     """
     estimate, options = found.estimate, found.search.options
-    if options.solver == "power" or estimate.stopped or len(estimate.A) < 2:
+    if options.solver == "power" or estimate.stopped or int(estimate.A.shape[0]) < 2:
         return False
     if groups is not None or estimate.loudness is not None:
         return True

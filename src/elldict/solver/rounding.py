@@ -1,0 +1,27 @@
+"""Samples whose entries are coarsely rounded: no law of codes is that of their steps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+MIN_DISTINCT = 24
+"""Distinct values of a feature below which it is coarsely rounded: to steps of about half a standard deviation."""
+
+ROUNDING_WEIGHT = 0.75
+"""Share of an error bar, for each squared step in units of the variance, that coarse rounding adds to it: formulas take
+rounding for noise of its own, which it is not. Steps of 1 and 1.8 standard deviations make true errors up to twice and
+four times as large."""
+
+
+def is_coarse(values: NDArray[np.float64]) -> bool:
+    """Whether the values (b,) of a feature are few, as those of coarsely rounded ones are."""
+    return len(np.unique(values)) < MIN_DISTINCT
+
+
+def measure_rounding_factor(values: NDArray[np.float64]) -> float:
+    """Factor of error bars for samples of which these are the values (b,) of a feature; one unless they are coarse."""
+    distinct = np.unique(values)
+    if not 1 < len(distinct) < MIN_DISTINCT:
+        return 1.0
+    return 1 + ROUNDING_WEIGHT * float(np.min(np.diff(distinct))) ** 2 / float(np.var(values))
