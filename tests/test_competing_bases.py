@@ -18,7 +18,7 @@ from elldict.metrics import recovery_error
 from elldict.solver.amp import CorruptionLaw, measure_evidence
 from elldict.solver.corruption import limit_entries
 from elldict.solver.law_tests import score_laws
-from elldict.solver.rounding import is_coarse, measure_rounding_factor
+from elldict.solver.rounding import add_rounding_errors, is_coarse
 
 Matrix = NDArray[np.float64]
 
@@ -101,6 +101,14 @@ def test_features_with_heavy_tails_stay_the_atoms(law: str) -> None:
     assert recovery_error(model.components_, np.eye(12)) < 2 * model.expected_error_
 
 
+def test_loud_samples_of_codes_without_noise_are_not_taken_for_corrupted_ones() -> None:
+    X, atoms = draw(0.0, 0.0, noise_std=0.0, r=8000)
+    X *= np.exp(np.random.default_rng(0).standard_normal((len(X), 1)))
+    model = fit_quietly(X)
+    assert model.refined_ != "sparse-corruption"
+    assert recovery_error(model.components_, atoms) < 2 * model.expected_error_
+
+
 @pytest.mark.parametrize("size", [0.01, 0.05])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_cauchy_noise_in_some_samples_never_makes_a_fit_claim_to_be_exact(size: float, seed: int) -> None:
@@ -126,12 +134,15 @@ def test_coarsely_rounded_samples_are_not_taken_for_corrupted_ones(seed: int) ->
         assert recovery_error(each.components_, atoms) < 2 * each.expected_error_
 
 
-def test_fine_rounding_changes_no_error_bar() -> None:
-    values = np.round(np.random.default_rng(0).standard_normal(4000), 1)
-    assert not is_coarse(values)
-    assert measure_rounding_factor(values) == 1.0
-    assert measure_rounding_factor(np.zeros(10)) == 1.0
-    assert measure_rounding_factor(np.round(values)) == pytest.approx(1 + 0.75 / np.var(np.round(values)))
+def test_only_coarse_rounding_changes_error_bars() -> None:
+    fine = np.round(np.random.default_rng(0).standard_normal(4000), 1)
+    coarse, errors = np.round(fine), np.array([1e-3, 0.5, 1.0])
+    assert is_coarse(coarse)
+    assert not is_coarse(fine)
+    for values in (fine, np.zeros(10)):
+        assert np.array_equal(add_rounding_errors(errors, values), errors)
+    expected = [1e-3 * (1 + 0.75 / np.var(coarse)), 0.51, 1.0]
+    assert add_rounding_errors(errors, coarse) == pytest.approx(expected)
 
 
 def test_evidence_is_for_corruption_where_there_is_some_and_against_it_elsewhere() -> None:

@@ -43,6 +43,10 @@ MIN_GAIN = 0.03
 """Nats an entry by which corruption has to explain samples better. Codes of many laws, clipped and rounded entries, and
 features of unequal noise reach 0.013; a twentieth of the entries hit by one standard deviation of a code gives 0.06."""
 
+MIN_HIT_POWER = 0.03
+"""Share of the power of samples that corruption has to have. Without noise, the zeros of codes have a density without
+bound: a little corruption that stands for what is left of other codes in them would seem to explain them better."""
+
 MAX_VALUES = 2**16
 """Values of the samples by which that is measured."""
 
@@ -93,6 +97,8 @@ class Comparison:
 
     def is_better(self, B: Matrix, law: CorruptionLaw) -> bool:
         """Whether codes at B and this corruption explain samples better than what was found, or codes of any law."""
+        if law.rate * law.size < MIN_HIT_POWER * float(np.mean(self.rows**2)):
+            return False
         before = score_laws(self.rows, self.A)
         if self.corruption is not None:
             before = max(before, measure_evidence(self.rows, self.A, self.corruption))

@@ -22,7 +22,7 @@ from elldict.sample_dependence import measure_inflation
 from elldict.solver.loop import FitLog
 from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.objective import Objective
-from elldict.solver.rounding import measure_rounding_factor
+from elldict.solver.rounding import add_rounding_errors
 from elldict.solver.schedule import is_exact_estimate
 
 Vector = NDArray[np.float64]
@@ -103,7 +103,7 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: FitLog) -> E
         estimate, whitening, statistics, dependent=dependent, correlated=correlated, least=least, inflation=inflation
     )
     if drawn.raw is not None and not is_exact_estimate(estimate):
-        errors = np.minimum(errors * measure_rounding_factor(to_numpy(drawn.raw[:, 0])), 1.0)
+        errors = add_rounding_errors(errors, to_numpy(drawn.raw[:, 0]))
     by_halves = compare_halves(found, groups, log) if needs_halves(found, groups) else None
     if by_halves is not None and np.mean(by_halves) > MIN_HALVES_RATIO * np.mean(errors):
         by_halves = by_halves[np.argsort(found.order)]

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 MIN_DISTINCT = 24
 """Distinct values of a feature below which it is coarsely rounded: to steps of about half a standard deviation."""
 
-ROUNDING_WEIGHT = 0.75
-"""Share of an error bar, for each squared step in units of the variance, that coarse rounding adds to it: formulas take
-rounding for noise of its own, which it is not. Steps of 1 and 1.8 standard deviations make true errors up to twice and
-four times as large."""
+ROUNDING_WEIGHT, MAX_ROUNDING_ERROR = 0.75, 0.01
+"""Share of an error bar, for each squared step in units of the variance, that coarse rounding adds to it, and the most
+that it adds: formulas take rounding for noise of its own, which it is not. Steps of 1 and 1.8 standard deviations make
+true errors up to twice and four times as large, as long as chance leaves them small."""
 
 
 def is_coarse(values: NDArray[np.float64]) -> bool:
@@ -19,9 +19,10 @@ def is_coarse(values: NDArray[np.float64]) -> bool:
     return len(np.unique(values)) < MIN_DISTINCT
 
 
-def measure_rounding_factor(values: NDArray[np.float64]) -> float:
-    """Factor of error bars for samples of which these are the values (b,) of a feature; one unless they are coarse."""
+def add_rounding_errors(errors: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Error bars (m,) for samples of which these are the values (b,) of a feature: larger ones if they are coarse."""
     distinct = np.unique(values)
     if not 1 < len(distinct) < MIN_DISTINCT:
-        return 1.0
-    return 1 + ROUNDING_WEIGHT * float(np.min(np.diff(distinct))) ** 2 / float(np.var(values))
+        return errors
+    share = ROUNDING_WEIGHT * float(np.min(np.diff(distinct))) ** 2 / float(np.var(values))
+    return np.minimum(errors + np.minimum(share * errors, MAX_ROUNDING_ERROR), 1.0)
