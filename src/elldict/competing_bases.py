@@ -44,8 +44,8 @@ MIN_GAIN = 0.03
 features of unequal noise reach 0.013; a twentieth of the entries hit by one standard deviation of a code gives 0.06."""
 
 MIN_HIT_POWER = 0.03
-"""Share of the power of samples that corruption has to have. Without noise, the zeros of codes have a density without
-bound: a little corruption that stands for what is left of other codes in them would seem to explain them better."""
+"""Share of the power of limited samples that corruption has to have. Without noise, the zeros of codes have a density
+without bound: a little corruption that stands for what other codes left in them would seem to explain them better."""
 
 MAX_VALUES = 2**16
 """Values of the samples by which that is measured."""
@@ -69,7 +69,8 @@ def seek_competing_basis(found: Found, log: FitLog) -> Found:
         return found
     few = slice(None, None, max(1, limited.size // MAX_VALUES))
     rows, few_limited = (found.search.whitening.whiten(each[few]) for each in (_get_raw(found), limited))
-    comparison = Comparison(to_numpy(rows), A, estimate.corruption)
+    power = float(np.mean(to_numpy(few_limited) ** 2))
+    comparison = Comparison(to_numpy(rows), A, estimate.corruption, power)
     law = learn_from_limited(comparison.rows, to_numpy(few_limited), B, found.drawn.least_noise)
     cleaned = _clean(found, B, law, comparison, log) if comparison.is_better(B, law) else None
     if cleaned is None and along:
@@ -94,10 +95,11 @@ class Comparison:
     rows: Matrix
     A: Matrix
     corruption: CorruptionLaw | None
+    power: float  # mean square of an entry, limited
 
     def is_better(self, B: Matrix, law: CorruptionLaw) -> bool:
         """Whether codes at B and this corruption explain samples better than what was found, or codes of any law."""
-        if law.rate * law.size < MIN_HIT_POWER * float(np.mean(self.rows**2)):
+        if law.rate * law.size < MIN_HIT_POWER * self.power:
             return False
         before = score_laws(self.rows, self.A)
         if self.corruption is not None:
