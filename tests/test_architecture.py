@@ -17,9 +17,8 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"backend", "theory", "exceptions", "atomic"},
     {"data", "record_file"},
     {"solver", "result"},
-    {"bias", "dependence", "sample_dependence", "diagnostics"}
-    | {"validation", "transform", "checkpoint", "persistence", "progress"},
-    {"datasets", "metrics", "estimation", "half_fits", "uncertainty", "fit", "online", "split_fits"},
+    {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
+    {"datasets", "metrics", "estimation", "competing_bases", "error_bars", "fit", "online", "split_fits"},
     {"estimator", "ica", "models"},
     {"report", "stable_atoms"},
     {"cli", "__main__"},

@@ -87,13 +87,12 @@ def estimate_atom_errors(
     m, k = estimate.A.shape  # k directions are sought, which may be fewer than samples vary in
     n_unsought, variance = find_unsought(estimate) if m < k else (0, 0.0)
     unidentifiable = _find_unidentifiable(estimate, statistics, inflation)
-    first_order = atom_errors(moments, r, n_unsought, variance, unidentifiable)
+    first_order = atom_errors(moments, r, n_unsought, variance, unidentifiable) * estimate.cleaning_factor
     errors = np.array(to_numpy(with_small_sample_correction(first_order, k, r)))
     if estimate.refined == "mixture":
-        few = (
-            min(k / r, float(np.mean(errors))) if inflation == 1 else k / r
-        )  # laws of samples that come again are sharp
-        errors = errors * (1 + MIXTURE_OPTIMISM * math.sqrt(few * k / r))
+        # laws of samples that come again are sharper than they should be
+        share = min(k / r, float(np.mean(errors))) if inflation == 1 else k / r
+        errors = errors * (1 + MIXTURE_OPTIMISM * math.sqrt(share * k / r))
     elif estimate.refined is None and r <= FEW_PER_DIRECTION * k:
         errors = np.minimum(errors * (1 + FEW_OPTIMISM * k / r), 1.0)
     if np.any(unidentifiable):  # a law fitted to Gaussian codes is never quite Gaussian; l_p has nothing to fit
@@ -105,8 +104,9 @@ def estimate_atom_errors(
     for pair in estimate.mixed:  # moments do not show it: half of each is the other, or it is not known how much
         at_least = NEARLY_SEPARATE_ERROR if pair.nearly_separate else MIXED_ERROR
         errors[[pair.first, pair.second]] = np.maximum(errors[[pair.first, pair.second]], at_least)
-    if dependent is not None:
-        errors = np.maximum(errors, dependent)
+    for least_errors in (dependent, estimate.competing):
+        if least_errors is not None:
+            errors = np.maximum(errors, least_errors)
     if correlated is not None:
         errors = errors + correlated
     if whitening.whitened:
@@ -208,6 +208,14 @@ DRIFT = (
 )
 """What is said of samples whose dictionary drifts."""
 
+COMPETING = (
+    "Two bases compete: the entries of X themselves, in which a few large values are sparse, and another one, in which "
+    "X is sparse once its large entries are limited. The atoms are the entries; if those values are errors, all atoms "
+    "are wrong. Look at the largest entries of X, and limit them or leave out their samples if they are errors; or set "
+    "refine='sparse-corruption' or normalize='samples'."
+)
+"""Warning where atoms lie along the entries and another basis was found."""
+
 
 def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
     """Reasons why an orthogonal dictionary cannot be learned from these samples as asked."""
@@ -275,8 +283,8 @@ def doubt_estimate(
 ) -> Iterator[Doubt]:
     """Reasons to doubt an estimate whose rows become atoms in this order.
 
-    Atoms are not orthogonal, it did not converge, atoms are mixed, codes depend on each other, or chance explains them.
-    Where samples were `doubted` before, codes are not what they should be for that reason.
+    Atoms are not orthogonal, another basis competes, it did not converge, atoms are mixed, codes depend on each other,
+    or chance explains them. Where samples were `doubted` before, codes are not what they should be for that reason.
     """
     stats = estimate.lp_stats
     assert stats is not None
@@ -290,6 +298,8 @@ def doubt_estimate(
             f"about {100 * error:.2g} % for that alone. {WHITEN}, unless the dictionary is orthogonal and its codes "
             "depend on each other.",
         )
+    if estimate.competing is not None:
+        yield NotIdentifiableWarning, COMPETING
     if errors.saturated is not None:
         yield NotLinearWarning, _describe_saturated(errors.saturated)
     if errors.drifts:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import to_numpy
+from elldict.competing_bases import seek_competing_basis
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import SampleStatistics
 from elldict.diagnostics import doubt_estimate, doubt_samples, make_result
@@ -55,7 +56,7 @@ def fit_dictionary(
         _warn_of_fewer(search, stacklevel + 2)
         for category, message in doubts:
             warnings.warn(message, category, stacklevel=stacklevel + 1)
-    found = search.run(rng, log)
+    found = seek_competing_basis(search.run(rng, log), log)
     estimate, order = found.estimate, found.order
     errors = estimate_errors(found, groups, log)
     if stacklevel is not None:

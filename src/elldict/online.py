@@ -220,6 +220,7 @@ def _order_rows(fit: Fit, whitening: Whitening) -> Estimate:
         law=replace(law, density=law.density[order], power=law.power[order]),
         mixture=None if mixture is None else mixture.reorder(order, signs[:, 0]),
         mixed=tuple(mixed),
+        competing=None if estimate.competing is None else estimate.competing[order],
     )
 
 

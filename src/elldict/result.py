@@ -89,12 +89,14 @@ class Estimate:
     stopped: bool  # by the callback
     status: str
     n_iter: int = 0
-    lp_stats: Statistics | None = None  # of l_p at A
+    lp_stats: Statistics | None = None  # of l_p at A, of cleaned samples if they were cleaned
     law: SpikeSlab | None = None  # of the codes at A
     mixture: MixtureLaw | None = None  # of the same codes, if they follow no spike-and-slab law
     refined: str | None = None
     corruption: CorruptionLaw | None = None
+    cleaning_factor: float = 1.0  # by which errors are larger than if cleaned samples had been given
     mixed: tuple[MixedPair, ...] = ()  # atoms that still seem to be mixed with each other
+    competing: NDArray[np.float64] | None = None  # errors (m,) if another basis that was found is true
     loudness: Loudness | None = None  # by which the samples of `stats` were normalised
 
 

@@ -16,6 +16,7 @@ from elldict.estimation import Found
 from elldict.half_fits import compare_halves, needs_halves
 from elldict.sample_dependence import Dependence, measure_dependence
 from elldict.solver.evaluate import find_unidentifiable, score_sparsity
+from elldict.solver.rounding import add_rounding_errors
 from elldict.solver.schedule import is_exact_estimate
 from elldict.theory.error_bars import chance_score
 
@@ -57,6 +58,8 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: Any) -> Erro
         least=least,
         inflation=between.inflation,
     )
+    if drawn.raw is not None and not exact:
+        atoms = add_rounding_errors(atoms, to_numpy(drawn.raw[:, 0]))
     if by_halves is not None and np.mean(by_halves) > MIN_HALVES_RATIO * np.mean(atoms):
         atoms = np.maximum(atoms, by_halves[np.argsort(found.order)])
     errors = Errors(atoms, dependent, correlated, drifts=between.drifts, inflation=between.inflation)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, Work
-from elldict.solver.spike_slab import SpikeSlab
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -27,6 +27,11 @@ CONVERGED_CHANGE = 0.03
 MAX_UNKNOWN_SHARE = 0.8
 """A sample with more active codes and hit entries together than this share of its entries explains nothing: as many
 unknowns as equations fit anything. Laws are learned from the others."""
+
+
+REST_SD, MIN_AT_REST = 6.0, 0.5
+"""Standard deviations of the noise within which codes are at rest, and the share of those that are not active that has
+to be, for the noise to be what it is said to be."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ class AmpSchedule:
     model: CorruptionLaw
     rounds: tuple[AmpRound, ...]
     blur: float  # variance of the noise through which codes of cleaned samples are seen
+    codes: _Half  # of the last round
+    hits: _Half
 
 
 def learn_law(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int) -> CorruptionLaw:
@@ -125,6 +132,27 @@ def compute_schedule(Y: Matrix, A: Matrix, model: CorruptionLaw) -> AmpSchedule:
     return _pass_messages(Y, A, model, MAX_ROUNDS, learn=False)
 
 
+def measure_evidence(Y: Matrix, A: Matrix, model: CorruptionLaw) -> float:
+    """Mean log density of a sample of Y (b, n), in nats, under the law of codes and corruption at A.
+
+    That of both halves, each seen through the noise of the message from the other one, less that of the messages where
+    they meet (the free energy of expectation propagation). Minus infinity if codes are not as free of noise as messages
+    say: variances can fall without a reason where a few huge values make up most of the power.
+    """
+    found = compute_schedule(Y, A, model)
+    codes, hits, noise = found.codes, found.hits, model.noise + found.hits.blur
+    at_rest = np.mean(codes.seen**2 < REST_SD**2 * codes.blur)
+    if at_rest < MIN_AT_REST * (1 - np.mean(model.density)):
+        return -math.inf
+    own = SpikeSlabLikelihood(model.law_of_codes(codes.blur)).log_density(codes.seen, np)
+    law = SpikeSlab(np.array([model.rate]), np.array([model.size]), noise, model.least_noise)
+    other = SpikeSlabLikelihood(law).log_density(hits.seen, np)
+    width = codes.blur + hits.blur
+    apart = codes.seen @ A - (Y - hits.seen)
+    meeting = -0.5 * (math.log(2 * math.pi * width) + apart**2 / width)
+    return float(np.mean(np.sum(own + other - meeting, axis=1)))
+
+
 def first_residual(Y: Matrix, A: Matrix, codes: SpikeSlab) -> Matrix:
     """Samples Y (b, n) without their codes, whose law is known: the first message, all else being noise to it."""
     half = _Half.of(Y @ A.T, codes.noise, codes.density, codes.power, np.zeros(1))
@@ -132,13 +160,12 @@ def first_residual(Y: Matrix, A: Matrix, codes: SpikeSlab) -> Matrix:
 
 
 def _pass_messages(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int, *, learn: bool) -> AmpSchedule:
-    blur = model.rate * model.size + model.noise
-    clean, rounds = Y, []
+    first, hits = _guess_hits(Y, model)
+    clean, blur, rounds = Y - hits.denoise(Y), max(hits.sent, model.least_noise), [first]
     for _ in range(n_rounds):
         codes = _Half.of(clean @ A.T, blur, model.density, model.power, np.zeros(1))
         rest = Y - codes.denoise(codes.seen) @ A
-        noise = np.array([model.noise])
-        hits = _Half.of(rest, codes.sent, np.array([model.rate]), model.size + noise, noise)
+        hits = _see_hits(rest, codes.sent, model)
         clean = Y - hits.denoise(rest)
         rounds.append(AmpRound(codes.denoiser, hits.denoiser))
         before, blur = blur, max(hits.sent, model.least_noise)
@@ -146,7 +173,22 @@ def _pass_messages(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int, *,
             model = _update_law(model, codes, hits)
         elif abs(math.log(blur / before)) < CONVERGED_CHANGE:
             break
-    return AmpSchedule(model, tuple(rounds), blur)
+    return AmpSchedule(model, tuple(rounds), blur, codes, hits)
+
+
+def _guess_hits(Y: Matrix, model: CorruptionLaw) -> tuple[AmpRound, _Half]:
+    """The round before the others: hits that stand out among the entries themselves, of codes nothing being known.
+
+    Variances are those of all samples together. Where hits are rare and large, codes first would be seen through far
+    more noise in the few samples that were hit than is expected of all, and would explain the hits.
+    """
+    hits = _see_hits(Y, float(np.mean(model.density * model.power)), model)
+    return AmpRound(ExtrinsicDenoiser(0.0, 0.0, 0.0, 0.0), hits.denoiser), hits
+
+
+def _see_hits(rest: Matrix, blur: float, model: CorruptionLaw) -> _Half:
+    noise = np.array([model.noise])
+    return _Half.of(rest, blur, np.array([model.rate]), model.size + noise, noise)
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Work, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, Work, to_numpy, total
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import SUBSAMPLE_ROWS_PER_FEATURE
 from elldict.result import Estimate
 from elldict.solver.amp import MAX_ROUNDS, AmpRound, CorruptionLaw, clean, compute_schedule, first_residual, learn_law
 from elldict.solver.code_subsample import MAX_VALUES
-from elldict.solver.directions import PairwiseNewton
+from elldict.solver.directions import PairwiseNewton, pairwise_angles, turn
 from elldict.solver.loop import Phase, Problem, run_phases
 from elldict.solver.objective import Quantities
-from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
+from elldict.solver.rounding import is_coarse
+from elldict.solver.spike_slab import (
+    MAX_LIKELIHOOD_STEPS,
+    CodeHistogram,
+    SpikeSlab,
+    SpikeSlabLikelihood,
+    fit_spike_slab,
+)
 
 DRAWN_ROWS = 4096
 """Samples on which atoms settle before all are evaluated, at least; and about as many from which the law of the
@@ -44,6 +51,20 @@ anew at every step, it would keep atoms from coming to rest."""
 
 MIN_NOISE_PER_MOVE = 0.5
 """The standard deviation of the noise stays above this many times the last move of any atom."""
+
+SD_PER_DEVIATION, MAX_SD = 1.4826, 3.0
+"""Standard deviation of a Gaussian value over its median absolute deviation, and how many of them an entry is limited
+to: with 4, entries are still sparse of which a tenth was hit; with 2, samples of 8 entries lose their codes."""
+
+MIN_GUESSED_RATE = 1e-3
+"""Share of entries that were hit at which learning begins, at least: from none, none is found."""
+
+PROBE_ANGLE, PROBE_SEED, LEAST_CURVATURE = 0.02, 40, 0.1
+"""Root mean square of the random angles, in radians, by which atoms are turned to see how far they are led back, their
+seed, and the curvature of a pair, at least, relative to the size of the objective."""
+
+LEAST_WAY_BACK = 0.2
+"""Share of such angles that is taken back, at least: below, the measurement says no more than that it is small."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +125,12 @@ class CorruptionSubsample:
         return SparseCorruption(law.law_of_codes(found.blur), corruption=law, rounds=found.rounds, source=self)
 
 
-def estimate_corrupted(A: Array, problem: Problem, drawn: CorruptionSubsample, lp_phase: Phase) -> Estimate:
-    """Where the loop ends from A: first on drawn samples, and if they settle on all."""
+def estimate_corrupted(
+    A: Array, problem: Problem, drawn: CorruptionSubsample, lp_phase: Phase, law: CorruptionLaw | None = None
+) -> Estimate:
+    """Where the loop ends from A and a law, if one is known: first on drawn samples, and if they settle on all."""
     phase = Phase(
-        drawn.make_objective(A),
+        drawn.make_objective(A, law),
         PairwiseNewton(),
         lp_phase.precision,
         max(lp_phase.tol, MIN_STEP),
@@ -125,9 +148,58 @@ def estimate_corrupted(A: Array, problem: Problem, drawn: CorruptionSubsample, l
     return run_phases(A, problem, [phase])
 
 
+def measure_cleaning_factor(A: Array, problem: Problem, objective: SparseCorruption, precision: str) -> float:
+    """Factor by which errors at A are larger than if the cleaned samples had been given.
+
+    Cleaning takes what does not suit A for corruption, so part of the curvature of the likelihood is missing, as in
+    expectation maximisation. How much is seen in the share of a random turn of the atoms that Newton's step takes back,
+    from both sides of A, on drawn samples.
+    """
+    source, m = objective.source, int(A.shape[0])
+    few = replace(problem, samples=source.samples, share=source.samples.n_samples / problem.samples.n_samples)
+    random = np.random.default_rng(PROBE_SEED).standard_normal((m, m))
+    angles = Backend.of(A).asarray(PROBE_ANGLE * (random - random.T) / math.sqrt(2), "float64")
+    back = []
+    for sign in (1.0, -1.0):
+        there = turn(A, sign * angles)
+        seen = source.make_objective(there, objective.corruption)
+        stats = few.evaluate(there, seen, Quantities.GRADIENT | Quantities.MOMENTS, precision)
+        back.append(pairwise_angles(stats, stats.G, there, LEAST_CURVATURE))
+    led_back = total((back[1] - back[0]) * angles) / (2 * total(angles * angles))
+    return max(1.0, 1 / max(led_back, LEAST_WAY_BACK) ** 2)
+
+
+def limit_entries(raw: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Samples (b, n) with every entry limited to a few robust standard deviations of its feature.
+
+    None if that says nothing, because half the values of a feature are the same.
+    """
+    middle = np.median(raw, axis=0)
+    sd = SD_PER_DEVIATION * np.median(np.abs(raw - middle), axis=0)
+    return np.clip(raw, middle - MAX_SD * sd, middle + MAX_SD * sd) if np.all(sd > 0) else None
+
+
+def learn_from_limited(
+    rows: NDArray[np.float64], limited: NDArray[np.float64], A: NDArray[np.float64], least_noise: float
+) -> CorruptionLaw:
+    """Law that suits the samples `rows` (b, n) at A, learned from that of the same samples, limited.
+
+    What is limited is a hit to begin with, and the codes are those of limited samples.
+    """
+    codes = fit_spike_slab(CodeHistogram.of(limited @ A.T), least_noise=least_noise)
+    hit = rows != limited
+    rate, size = float(np.mean(hit)), float(np.sum(rows[hit] ** 2)) / max(1, int(np.sum(hit)))
+    rate, size = min(max(rate, MIN_GUESSED_RATE), 0.5), max(size, float(np.mean(limited**2)))
+    guess = CorruptionLaw(codes.density, codes.power, rate, size, codes.noise, least_noise)
+    return learn_law(rows, A, guess, UPDATE_ROUNDS)
+
+
 def suspects_corruption(rows: Array, whitening: Whitening, A: Array, law: SpikeSlab, rng: np.random.Generator) -> bool:
-    """Whether drawn samples look corrupted. Only entries of samples that are not whitened can have been hit."""
-    if whitening.to_white is not None:
+    """Whether drawn samples look corrupted. Only entries of samples that are not whitened can have been hit.
+
+    Entries that are coarsely rounded look hit where they are not zero, which nothing tells from corruption.
+    """
+    if whitening.to_white is not None or is_coarse(to_numpy(rows[:, 0])):
         return False
     # as few of them on every device: the host does this
     few = rows[:: max(1, 4 * rows.shape[0] * rows.shape[1] // MAX_VALUES), :]

@@ -17,6 +17,7 @@ from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.corruption import suspects_corruption
 from elldict.solver.mixture import MixtureLikelihood, find_skewed, fit_mixture
+from elldict.solver.rounding import is_coarse
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 
 N_TESTED_ATOMS = 24
@@ -75,11 +76,13 @@ class LawTests:
 
     @property
     def can_apply(self) -> bool:
-        """Whether codes can be tested: not where many samples are zero, or all are far from white.
+        """Whether codes can be tested: not where entries are coarse, many samples are zero, or all are far from white.
 
         Nor where they are few, and no louder than sparse ones: these need refinements of their own, whose start is no
         estimate yet.
         """
+        if self.whitening.to_white is None and is_coarse(to_numpy(self.drawn.rows[:, 0])):
+            return False  # a law that is fitted freely fits the steps
         zero_share = np.mean(np.sum(to_numpy(self.drawn.rows) ** 2, axis=1) == 0)
         if zero_share > MAX_ZERO_SHARE or not self.is_white(MAX_UNEVENNESS):
             return False

@@ -7,12 +7,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array
+from elldict.backend.base import Array, to_numpy
 from elldict.result import Estimate
+from elldict.solver.amp import CorruptionLaw, measure_evidence
 from elldict.solver.code_subsample import CodeSubsample
-from elldict.solver.corruption import CorruptionSubsample, SparseCorruption, estimate_corrupted, suspects_corruption
+from elldict.solver.corruption import (
+    CorruptionSubsample,
+    SparseCorruption,
+    estimate_corrupted,
+    measure_cleaning_factor,
+    suspects_corruption,
+)
 from elldict.solver.directions import InverseIteration, PairwiseNewton
-from elldict.solver.law_tests import follows_spike_slab, has_few_samples, is_nearly_white
+from elldict.solver.law_tests import follows_spike_slab, has_few_samples, is_nearly_white, score_laws
 from elldict.solver.loop import NOISE_FRACTION, PILOT_TOL, Phase, Problem, run_phases
 from elldict.solver.mixed_atoms import keep_plain_mixtures
 from elldict.solver.mixture import MixtureLikelihood
@@ -27,7 +34,7 @@ from elldict.solver.model_selection import (
     error_bar,
     find_left_out,
 )
-from elldict.solver.objective import Lp, Objective, Quantities
+from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood
 
 MAX_SEPARATIONS = 4
@@ -66,7 +73,7 @@ class Refinement:
             return self._choose_mixture(pilot, wanted)
         pilot = self._separate_atoms(pilot)
         if wanted == "sparse-corruption":
-            return self._complete_cleaned(self._clean(pilot), "refined: as asked")
+            return self.complete_cleaned(self.clean(pilot.A), "refined: as asked")
         refined = self.climb(pilot, self._find_left_out(pilot, wanted), asked=wanted != "auto")
         law = self.drawn.fit_law(refined.A, pilot.stats.signs)
         mixed = self.drawn.find_mixed_pairs(refined.A, law)
@@ -78,10 +85,11 @@ class Refinement:
             and not refined.stopped
             and suspects_corruption(self.drawn.rows, self.problem.whitening, pilot.A, before, self.rng)
         ):
-            other = self._clean(pilot)
+            other = self.clean(pilot.A)
             on_cleaned = decide_on_cleaned(pilot, other, before.noise)
-            if on_cleaned.accepted and (on_cleaned.error < decision.error or not decision.accepted):
-                return self._complete_cleaned(other, on_cleaned.reason)
+            better = on_cleaned.accepted and (on_cleaned.error < decision.error or not decision.accepted)
+            if better and self._explains_better(other, pilot):
+                return self.complete_cleaned(other, on_cleaned.reason)
         if not decision.accepted:
             return self._choose_other(
                 pilot, before, replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
@@ -228,20 +236,34 @@ class Refinement:
             skip_final_evaluation=self.skip_final_evaluation,
         )
 
-    def _clean(self, pilot: Estimate) -> Estimate:
-        """The estimate for samples cleaned from corruption."""
+    def clean(self, A: Array, law: CorruptionLaw | None = None) -> Estimate:
+        """The estimate for samples cleaned from corruption, begun at A and at a law, if one is known."""
         drawn = CorruptionSubsample.draw(self.problem, self.rng, self.drawn.least_noise)
-        return estimate_corrupted(pilot.A, self.problem, drawn, self.lp_phase)
+        return estimate_corrupted(A, self.problem, drawn, self.lp_phase, law)
 
-    def _complete_cleaned(self, found: Estimate, reason: str) -> Estimate:
-        assert isinstance(found.objective, SparseCorruption)
+    def _explains_better(self, cleaned: Estimate, pilot: Estimate) -> bool:
+        """Whether drawn samples are more likely under corruption than if codes at the l_p estimate follow any law.
+
+        Error bars alone do not tell: those of an answer that explains nothing can be as small as one likes.
+        """
+        assert isinstance(cleaned.objective, SparseCorruption)
+        rows = cleaned.objective.source.rows
+        evidence = measure_evidence(rows, to_numpy(cleaned.A), cleaned.objective.corruption)
+        return bool(evidence > score_laws(rows, pilot.A))
+
+    def complete_cleaned(self, found: Estimate, reason: str) -> Estimate:
+        """The estimate for cleaned samples, with the law of the codes and the statistics of l_p there."""
         lp = self.lp_phase
+        assert isinstance(found.objective, SparseCorruption)
+        assert isinstance(lp.objective, Lp)
+        both = WithSecondary(found.objective, lp.objective)
         return replace(
             found,
-            lp_stats=self.problem.evaluate(found.A, lp.objective, Quantities.MOMENTS, lp.precision),
+            lp_stats=self.problem.evaluate(found.A, both, Quantities.MOMENTS, lp.precision).of_secondary(),
             law=self.drawn.fit_law(found.A),
             refined="sparse-corruption",
             corruption=found.objective.corruption,
+            cleaning_factor=measure_cleaning_factor(found.A, self.problem, found.objective, lp.precision),
             status=f"{found.status}; {reason}",
             n_iter=len(self.problem.iterations),
         )
