@@ -9,7 +9,7 @@ from helpers import KINDS, mix
 from elldict import LpDictionaryLearning
 from elldict.data.statistics import Whitening
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dependence import estimate_correlated_errors, estimate_dependent_errors
+from elldict.error_bars.codes import estimate_correlated_errors, estimate_dependent_errors
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning
 from elldict.metrics import match_atoms, recovery_error
 from elldict.result import Estimate

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
-from elldict import dependence as subject
+from elldict.error_bars import codes as subject
 from elldict.exceptions import NotWhiteWarning
 from elldict.metrics import match_atoms, recovery_error
 from elldict.solver.directions import power_step

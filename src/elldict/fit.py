@@ -14,12 +14,12 @@ from elldict.competing_bases import seek_competing_basis
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import SampleStatistics
 from elldict.diagnostics import doubt_estimate, doubt_samples, make_result
+from elldict.error_bars.total import estimate_errors
 from elldict.estimation import Options, Search
 from elldict.result import Estimate, FitResult
 from elldict.solver.loop import FitLog
 from elldict.solver.mixture import MixtureLikelihood
 from elldict.solver.objective import Objective
-from elldict.uncertainty import estimate_errors
 
 Vector = NDArray[np.float64]
 

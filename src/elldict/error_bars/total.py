@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict import bias
 from elldict.backend.base import to_numpy
-from elldict.dependence import estimate_correlated_errors, estimate_dependent_errors, estimate_loud_errors
 from elldict.diagnostics import Errors, estimate_atom_errors, is_far_from_centred, is_far_from_white, score_of_rotation
+from elldict.error_bars import bias
+from elldict.error_bars.codes import estimate_correlated_errors, estimate_dependent_errors, estimate_loud_errors
+from elldict.error_bars.halves import compare_halves, needs_halves
+from elldict.error_bars.samples import Dependence, measure_dependence
 from elldict.estimation import Found
-from elldict.half_fits import compare_halves, needs_halves
-from elldict.sample_dependence import Dependence, measure_dependence
 from elldict.solver.evaluate import find_unidentifiable, score_sparsity
 from elldict.solver.rounding import add_rounding_errors
 from elldict.solver.schedule import is_exact_estimate

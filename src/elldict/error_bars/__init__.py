@@ -1,0 +1,1 @@
+"""Error bars: how far atoms may be off, and why."""
