@@ -38,13 +38,13 @@ MIXED_ERROR, NEARLY_SEPARATE_ERROR = 0.5, 5e-5
 WARN_ATOM_ERROR = 0.05
 """Error of an atom, due to codes that depend on each other, of which a user is warned."""
 
-WARN_CORRELATION_ERROR = 0.003
+WARN_CORRELATION_ERROR = 0.0025
 """Mean error, shown by correlated codes, of which a user is warned."""
 
 WHITE_CONDITION = 10.0
 """Condition number of the covariance, beyond what chance gives, that atoms of unequal strength still explain."""
 
-MIXTURE_OPTIMISM = 100.0
+MIXTURE_OPTIMISM = 70.0
 """Times the directions a sample, or less where the error is less (their geometric mean), by which a law fitted to the
 codes themselves makes error bars too small; tests/test_robust.py holds stated and true errors together."""
 

@@ -46,6 +46,7 @@ class Options:
     tol: float
     n_init: int
     normalize: str | None = "auto"
+    halves: bool | str = "auto"  # whether two halves of the samples are fitted as well, for error bars
     clip: bool = False  # lower an n_components above the rank, with a warning, instead of refusing it
 
 
@@ -101,7 +102,8 @@ class Search:
     def run_like(self, estimate: Estimate, rng: np.random.Generator, log: FitLog) -> Found:
         """Seek the atoms in the way that led to this estimate of other samples, as far as that is known."""
         options = self.options
-        for_any_law = estimate.refined == "mixture" and not estimate.stats.n_negative and options.refine == "auto"
+        assert estimate.lp_stats is not None
+        for_any_law = estimate.refined == "mixture" and not estimate.lp_stats.n_negative and options.refine == "auto"
         if not for_any_law or options.normalize == "samples":
             return self.run(rng, log)
         drawn, normalize = self._draw(rng), None if estimate.loudness is None else "samples"

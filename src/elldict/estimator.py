@@ -20,9 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from elldict import transform as coding
 from elldict.backend.base import NUMPY, Array, Backend
 from elldict.backend.threads import one_blas_thread
-from elldict.checkpoint import open_checkpoint
+from elldict.checkpoint import digest, open_checkpoint
 from elldict.data.dataset import Dataset
 from elldict.data.gpu_stream import place_on_device
+from elldict.data.halves import check_groups
 from elldict.estimation import Options
 from elldict.fit import Fit, fit_dictionary
 from elldict.online import State, add_batch, count_seen
@@ -74,6 +75,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         X: Any,
         y: Any = None,  # noqa: ARG002
         *,
+        groups: Any = None,
         callback: Callback | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -89,6 +91,10 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             workers of the current dask.distributed client, or by dask's threads if there is none.
         y : None
             Ignored.
+        groups : array-like of shape (n_samples,), optional
+            Label of a group of each sample. Samples of a group may depend on each other in ways that their order does
+            not show, as patches of one image or recordings of one person; error bars then come from two halves of whole
+            groups, unless `halves` is False. Atoms do not depend on it.
         callback : callable, optional
             Called with an :class:`~elldict.Iteration` after each iteration; the fit stops when it returns True.
         checkpoint : str or path-like, optional
@@ -111,16 +117,16 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         before = dict(vars(self))
         try:
             with one_blas_thread():
-                self._fit(X, callback, None if checkpoint is None else Path(checkpoint))
+                self._fit(X, groups, callback, None if checkpoint is None else Path(checkpoint))
         except BaseException:  # an interrupted or failed fit leaves the estimator as it was
             self.__dict__ = before
             raise
         return self
 
-    def _fit(self, X: Any, callback: Callback | None, checkpoint: Path | None) -> None:
+    def _fit(self, X: Any, groups: Any, callback: Callback | None, checkpoint: Path | None) -> None:
         """Fit, and keep the result; fitted arrays live where X does, whatever device the fit works on."""
         given = check_samples(self, X, fitting=True)
-        options = self._options()
+        options, labels = self._options(), check_groups(groups, given.n_samples)
         rng = check_rng(self.random_state, stream=1)
         samples = given if self.device is None and given.backend == NUMPY else place_on_device(given, self.device)
         show, here = callback, given.backend
@@ -132,11 +138,12 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             log = FitLog(callback)
             if checkpoint is not None:
                 about = {**asdict(options), "random_state": plain_seed(self.random_state)}
+                about["groups"] = None if labels is None else digest(labels.astype(str))
                 recorded = stack.enter_context(open_checkpoint(checkpoint, samples, about, rng))
                 samples, log.checkpoint, log.callback = recorded, recorded, recorded.wrap_callback(callback)
             if self.verbose:
                 log.callback = stack.enter_context(progress_bar(f"l_{self.p}", self.tol, log.callback))
-            fit = fit_dictionary(samples, options, rng, log, stacklevel=4)
+            fit = fit_dictionary(samples, options, rng, log, stacklevel=4, groups=labels)
         if options.whiten is True and len(fit.result.rest):
             self._announce_reduction(stacklevel=5)
         self._state: State = fit
@@ -380,6 +387,10 @@ class LpDictionaryLearning(LpEstimator):
         decide what is learned. 'samples': always. 'auto': if codes follow no spike-and-slab law and are large together,
         which drawn samples tell; never with solver 'power', nor with a refinement that was asked for. Atoms, codes,
         `density_`, `noise_std_` and `score` are those of samples as they are.
+    halves : {'auto'} or bool, default='auto'
+        Whether two halves of the samples are fitted as well, for error bars: every other of forty blocks of consecutive
+        samples, or whole `groups` of them. True: always. 'auto': if codes depend on each other, so that no formula
+        holds, or there are groups; it doubles the passes then. With solver 'power' only for groups. False: never.
     center : bool, default=False
         Subtract the mean of the samples.
     whiten : bool or 'all', default=False
@@ -454,10 +465,10 @@ class LpDictionaryLearning(LpEstimator):
         Standard deviation of the noise of a code, shared by all atoms; 0 if it is not above rounding.
     expected_error_ : float
         Error to be expected of `components_`, as :func:`elldict.metrics.recovery_error` would measure it if the true
-        atoms were known; from the moments of the fitted codes, of each atom and of each two. With `whiten=True` it is
-        twice the mean squared angle between atoms and truth, the error of the whitening included, and that of the
-        principal directions if samples are reduced to some of them; what noise makes of the whitening is not. Samples
-        are taken to be independent of each other.
+        atoms were known; from the moments of the fitted codes, of each atom and of each two, and where codes depend on
+        each other from two halves of the samples (`halves`). With `whiten=True` it is twice the mean squared angle
+        between atoms and truth, the error of the whitening included, and that of the principal directions if samples
+        are reduced to some of them. Neighbours that are alike and samples that come again count as fewer samples.
     atom_error_ : array of shape (n_components_,)
         The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
     corruption_rate_ : float
@@ -503,6 +514,7 @@ class LpDictionaryLearning(LpEstimator):
         "solver": [StrOptions({"auto", "power"})],
         "refine": [StrOptions({"auto", "bernoulli-gaussian", "mixture", "sparse-corruption"}), None],
         "normalize": [StrOptions({"auto", "samples"}), None],
+        "halves": [StrOptions({"auto"}), "boolean"],
         "center": ["boolean"],
         "whiten": ["boolean", StrOptions({"all"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -525,6 +537,7 @@ class LpDictionaryLearning(LpEstimator):
         solver: str = "auto",
         refine: str | None = "auto",
         normalize: str | None = "auto",
+        halves: bool | str = "auto",
         center: bool = False,
         whiten: bool | str = False,
         max_iter: int = 1000,
@@ -543,6 +556,7 @@ class LpDictionaryLearning(LpEstimator):
         self.solver = solver
         self.refine = refine
         self.normalize = normalize
+        self.halves = halves
         self.center = center
         self.whiten = whiten
         self.max_iter = max_iter
@@ -571,6 +585,7 @@ class LpDictionaryLearning(LpEstimator):
             tol=max(self.tol, MIN_TOL),
             n_init=self.n_init,
             normalize=self.normalize,
+            halves=self.halves if isinstance(self.halves, str) else bool(self.halves),
         )
 
     def _coder(self) -> tuple[Array, coding.Rule]:

@@ -57,6 +57,10 @@ class LpICA(LpEstimator):
         decide what is learned. 'samples': always. 'auto': if codes follow no spike-and-slab law and are large together,
         which drawn samples tell; never with solver 'power', nor with a refinement that was asked for. Atoms, codes,
         `density_`, `noise_std_` and `score` are those of samples as they are.
+    halves : {'auto'} or bool, default='auto'
+        Whether two halves of the samples are fitted as well, for error bars: every other of forty blocks of consecutive
+        samples, or whole `groups` of them. True: always. 'auto': if codes depend on each other, so that no formula
+        holds, or there are groups; it doubles the passes then. False: never.
     max_iter : int, default=1000
         Most iterations of a start.
     tol : float, default=1e-6
@@ -157,7 +161,18 @@ class LpICA(LpEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{
             name: LpDictionaryLearning._parameter_constraints[name]
-            for name in ("n_components", "p", "solver", "max_iter", "tol", "n_init", "half_life", "device", "normalize")
+            for name in (
+                "n_components",
+                "p",
+                "solver",
+                "max_iter",
+                "tol",
+                "n_init",
+                "half_life",
+                "device",
+                "normalize",
+                "halves",
+            )
         },
         "whiten": [StrOptions({"unit-variance", "arbitrary-variance"}), OneOf(bool, {False})],
         "refine": [StrOptions({"auto", "bernoulli-gaussian", "mixture"}), None],
@@ -174,6 +189,7 @@ class LpICA(LpEstimator):
         solver: str = "auto",
         refine: str | None = "auto",
         normalize: str | None = "auto",
+        halves: bool | str = "auto",
         max_iter: int = 1000,
         tol: float = 1e-6,
         n_init: int = 1,
@@ -188,6 +204,7 @@ class LpICA(LpEstimator):
         self.solver = solver
         self.refine = refine
         self.normalize = normalize
+        self.halves = halves
         self.max_iter = max_iter
         self.tol = tol
         self.n_init = n_init
@@ -212,6 +229,7 @@ class LpICA(LpEstimator):
             tol=max(self.tol, MIN_TOL),
             n_init=self.n_init,
             normalize=self.normalize,
+            halves=self.halves if isinstance(self.halves, str) else bool(self.halves),
             clip=True,
         )
 

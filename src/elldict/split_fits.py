@@ -70,8 +70,9 @@ class SplitFits:
     ) -> None:
         self.X, self.samples, self.plan, self.file = X, samples, plan, file
         self.estimator = clone(estimator)
-        if "verbose" in self.estimator.get_params(deep=False):
-            self.estimator.set_params(verbose=False)
+        known = self.estimator.get_params(deep=False)
+        # halves of halves would tell error bars, which nobody asks for here
+        self.estimator.set_params(**{name: False for name in ("verbose", "halves") if name in known})
         self.n_recorded = 0 if file is None else len(file.records)
         self._jobs = list(self._list_jobs(rng))
         self._split_seeds = rng.integers(MAX_SEED, size=plan.n_splits)

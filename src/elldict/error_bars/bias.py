@@ -149,7 +149,15 @@ def _find_noise(
     if whitening.n_discarded:
         left = statistics.principal[0][k : k + whitening.n_discarded]
         return float(np.mean(np.maximum(left, 0.0))) / statistics.rms**2
-    assert estimate.law is not None
-    if estimate.refined != "bernoulli-gaussian" and float(np.mean(estimate.law.density)) > MAX_SPARSE_DENSITY:
-        return None
-    return float(estimate.law.noise) * k / float(np.sum(1 / variances))
+    share = find_noise_share(estimate)
+    return None if share == 0 else share * k / float(np.sum(1 / variances))
+
+
+def find_noise_share(estimate: Estimate) -> float:
+    """Share of the variance of codes that is noise, if their law tells."""
+    law = estimate.law
+    if law is None or law.noise <= 4 * law.least_noise:
+        return 0.0
+    if estimate.refined != "bernoulli-gaussian" and float(np.mean(law.density)) > MAX_SPARSE_DENSITY:
+        return 0.0
+    return float(law.noise / (law.noise + np.mean(law.density * law.power)))

@@ -8,6 +8,7 @@ codes are large where something happens, and atoms that always act together are 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, to_numpy
 from elldict.data.statistics import Whitening
+from elldict.error_bars.bias import find_noise_share
 from elldict.result import Estimate
 from elldict.solver.loop import Phase
 from elldict.solver.objective import Lp, Objective, compute_derivatives
@@ -41,6 +43,10 @@ explains it."""
 MAX_EXPONENT = 3.0
 """Exponent beyond which a few codes decide on means over few samples."""
 
+LOST_CURVATURE, CURVATURE_MARGIN, LOST_ERROR = 0.1, 2.0, 0.25
+"""Share of the curvature of independent codes, and standard errors more, below which any turn of a pair is as good; and
+the mean error of two atoms that are turned at random."""
+
 MIN_CURVATURE, MAX_VARIANCE = 0.02, 0.25
 """Share of the curvature of independent codes below which a pair is not told apart, and the variance of its angle."""
 
@@ -62,13 +68,15 @@ def estimate_dependent_errors(rows: Array, estimate: Estimate, p: float, n_sampl
         objectives.reverse()
     elif signs is not None and np.any(to_numpy(signs) < 0):  # a law that these codes do not follow says nothing
         objectives = objectives[:1]
-    errors, counts = np.zeros(0), np.array([True])
+    errors, counts, lost = np.zeros(0), np.array([True]), np.array([estimate.loudness is None])
     for number, (objective, its_signs) in enumerate(objectives):
         if np.any(counts):
-            alone, together = compare_errors(objective, Z, n_samples, its_signs)
-            errors = errors if number else together
-            counts = counts & (together > MIN_ERROR_RATIO * alone) & (together > MIN_ERROR)
-    return np.where(counts, np.minimum(errors, 1.0), 0.0)
+            found = compare_errors(objective, Z, n_samples, its_signs)
+            errors = errors if number else found.together
+            counts = counts & (found.together > MIN_ERROR_RATIO * found.alone) & (found.together > MIN_ERROR)
+            lost = lost & found.lost
+    errors = np.where(counts, np.minimum(errors, 1.0), 0.0)
+    return np.where(counts & lost, np.maximum(errors, LOST_ERROR), errors)
 
 
 def estimate_loud_errors(rows: Array, estimate: Estimate, n_samples: float) -> Vector:
@@ -76,13 +84,20 @@ def estimate_loud_errors(rows: Array, estimate: Estimate, n_samples: float) -> V
 
     A law fitted to the codes of normalised samples says too little; l_1, which fits nothing, says a little too much.
     """
-    return np.minimum(compare_errors(Lp(1.0), draw_codes(rows, estimate.A), n_samples)[1], 1.0)
+    return np.minimum(compare_errors(Lp(1.0), draw_codes(rows, estimate.A), n_samples).together, 1.0)
 
 
-def compare_errors(
-    objective: Objective, Z: Array, n_samples: float, signs: Array | None = None
-) -> tuple[Vector, Vector]:
-    """Errors of the atoms (m,), for independent codes with the moments of Z (b, m), and as the codes are."""
+@dataclass(frozen=True)
+class Comparison:
+    """Errors of atoms, (m,) each."""
+
+    alone: Vector  # for independent codes with the same moments
+    together: Vector  # as the codes are
+    lost: NDArray[np.bool_]  # any turn with one of the others is as good
+
+
+def compare_errors(objective: Objective, Z: Array, n_samples: float, signs: Array | None = None) -> Comparison:
+    """Errors of the atoms of codes Z (b, m), for independent codes and as the codes are."""
     backend, (g, slope) = Backend.of(Z), compute_derivatives(objective, Z, signs)
     xp, b = backend.xp, int(Z.shape[0])
     z2, gz, g2 = Z * Z, g * Z, g * g
@@ -97,7 +112,8 @@ def compare_errors(
     blur = xp.mean(slope * slope, axis=0)[:, None] * xp.mean(z2 * z2, axis=0)[None, :] / b
     others = 1 - xp.eye(int(Z.shape[1]), dtype=Z.dtype, device=backend.device)
     common = curvature * _average_ratio(seen_curvature, curvature, others, xp)
-    marked = xp.abs(seen_curvature - common) > MIN_PAIR_SCORE * xp.sqrt(blur + blur.T)
+    blur = xp.sqrt(blur + blur.T)
+    marked = xp.abs(seen_curvature - common) > MIN_PAIR_SCORE * blur
     alone = _angle_variances(power, curvature, curvature, n_samples, xp)
     together = _angle_variances(
         xp.where(marked, seen_power, power * _average_ratio(seen_power, power, others, xp)),
@@ -106,7 +122,9 @@ def compare_errors(
         n_samples,
         xp,
     )
-    return 2 * to_numpy(xp.sum(alone * others, axis=1)), 2 * to_numpy(xp.sum(together * others, axis=1))
+    flat = marked & (seen_curvature < LOST_CURVATURE * curvature + CURVATURE_MARGIN * blur) & (others > 0)
+    of_alone, of_together = (2 * to_numpy(xp.sum(each * others, axis=1)) for each in (alone, together))
+    return Comparison(of_alone, of_together, to_numpy(xp.any(flat, axis=1)))
 
 
 def _average_ratio(seen: Array, expected: Array, others: Array, xp: Any) -> Array:
@@ -141,6 +159,15 @@ def estimate_correlated_errors(
     """
     if whitening.whitened or estimate.stopped:
         return None
+    found = _measure_correlated_errors(rows, estimate, whitening, scatter, n_samples, phase)
+    # noise makes correlations smaller, by the share of the variance that is none of it
+    return None if found is None else np.minimum(found / (1 - find_noise_share(estimate)) ** 2, 1.0)
+
+
+def _measure_correlated_errors(
+    rows: Array, estimate: Estimate, whitening: Whitening, scatter: Vector, n_samples: float, phase: Phase | None
+) -> Vector | None:
+    """The same, as if there were no noise."""
     A, (m, k) = estimate.A, estimate.A.shape
     # of the scatter in k directions, in units of its mean: bounds what correlations can sum up to
     uneven = (float(np.sum(scatter**2)) * (k / float(np.trace(scatter))) ** 2 - k) / 2

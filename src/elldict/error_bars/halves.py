@@ -30,12 +30,16 @@ def needs_halves(found: Found, groups: NDArray[Any] | None) -> bool:
     """Whether error bars that take codes, and samples, for independent ones may be too small.
 
     They are right for codes of any law, as long as these do not depend on each other. The power method of the paper is
-    left as it is.
+    left as it is, unless halves are asked for.
     """
     estimate, options = found.estimate, found.search.options
-    if options.solver == "power" or estimate.stopped or int(estimate.A.shape[0]) < 2:
+    if options.halves is False or estimate.stopped or int(estimate.A.shape[0]) < 2:
         return False
-    if groups is not None or estimate.loudness is not None:
+    if options.halves is True or groups is not None:
+        return True
+    if options.solver == "power":
+        return False
+    if estimate.loudness is not None:
         return True
     if estimate.refined in ("bernoulli-gaussian", "sparse-corruption"):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from elldict.error_bars.codes import estimate_correlated_errors, estimate_depend
 from elldict.error_bars.halves import compare_halves, needs_halves
 from elldict.error_bars.samples import Dependence, measure_dependence
 from elldict.estimation import Found
+from elldict.result import Estimate
 from elldict.solver.evaluate import find_unidentifiable, score_sparsity
 from elldict.solver.rounding import add_rounding_errors
 from elldict.solver.schedule import is_exact_estimate
@@ -47,23 +49,32 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: Any) -> Erro
     # a fit that was cut off may have had twice the way of its last step to go
     least = 0.0 if estimate.converged else min(1.0, 2 * (2 * found.history[-1].step) ** 2)
     by_halves = compare_halves(found, groups, log) if needs_halves(found, groups) else None
-    if by_halves is None and estimate.loudness is not None and dependent is not None:
+    sharp = estimate.loudness is not None or (estimate.refined == "mixture" and between.inflation > 1)
+    if by_halves is None and sharp and dependent is not None:
         dependent = np.maximum(dependent, estimate_loud_errors(rows, estimate, r))
-    atoms = estimate_atom_errors(
-        estimate,
-        whitening,
-        statistics,
-        dependent=dependent,
-        correlated=correlated,
-        least=least,
-        inflation=between.inflation,
-    )
+    formula = partial(estimate_atom_errors, estimate, whitening, statistics, correlated=correlated, least=least)
+    atoms = formula(dependent=dependent, inflation=between.inflation)
+    if by_halves is not None:
+        atoms = _weigh_halves(by_halves[np.argsort(found.order)], atoms, formula(), estimate, correlated)
     if drawn.raw is not None and not exact:
         atoms = add_rounding_errors(atoms, to_numpy(drawn.raw[:, 0]))
-    if by_halves is not None and np.mean(by_halves) > MIN_HALVES_RATIO * np.mean(atoms):
-        atoms = np.maximum(atoms, by_halves[np.argsort(found.order)])
     errors = Errors(atoms, dependent, correlated, drifts=between.drifts, inflation=between.inflation)
     return _add_bias(errors, found, exact=exact)
+
+
+def _weigh_halves(
+    halves: Vector, atoms: Vector, alone: Vector, estimate: Estimate, correlated: Vector | None
+) -> Vector:
+    """Error bars (m,) by halves if they say more than formulas for `atoms`, or for samples that differ in loudness.
+
+    There formulas for codes that depend on each other say too much or too little, and halves more than what is said for
+    independent codes `alone`. Of errors that both halves have, as those of `correlated` codes, they know nothing.
+    """
+    if estimate.loudness is None:
+        return np.maximum(atoms, halves) if np.mean(halves) > MIN_HALVES_RATIO * np.mean(atoms) else atoms
+    if np.mean(halves) <= MIN_HALVES_RATIO * np.mean(alone):
+        return alone
+    return halves if correlated is None else halves + correlated
 
 
 def _add_bias(errors: Errors, found: Found, *, exact: bool) -> Errors:
@@ -73,7 +84,7 @@ def _add_bias(errors: Errors, found: Found, *, exact: bool) -> Errors:
     (m, k), n, saturated = estimate.A.shape, statistics.n_features, None
     if statistics.n_samples <= n and not whitening.n_discarded:
         atoms = np.maximum(atoms, TOO_FEW_ERROR)
-    elif k < n and not whitening.whitened and estimate.refined != "bernoulli-gaussian":
+    elif k < n and not whitening.whitened and not exact:
         # atoms lose as much of themselves to directions in which samples do not vary
         atoms = np.maximum(atoms, 1 - k / n)
     if whitening.whitened:
@@ -84,7 +95,8 @@ def _add_bias(errors: Errors, found: Found, *, exact: bool) -> Errors:
         if is_far_from_centred(statistics, whitening):
             atoms = np.maximum(atoms, bias.estimate_offset_errors(rows, A, phase))
         if is_far_from_white(statistics, whitening):
-            atoms = np.where(_look_gaussian(found), np.maximum(atoms, score_of_rotation(k)), atoms)
+            loud = _look_gaussian(found)  # directions that noise takes from all atoms
+            atoms = np.maximum(atoms, np.where(loud, score_of_rotation(k), 1 - (1 - np.mean(loud)) ** 2))
         others = bias.estimate_outlier_errors(rows, A, phase)
         atoms = atoms if others is None else np.maximum(atoms, others)
         if m == k == n and _may_be_saturated(found):

@@ -45,6 +45,10 @@ LOUD_SCORE, MIN_LOUDNESS, LOUD, VERY_LOUD = 4.0, 0.02, 0.1, 0.25
 """Standard errors, and value, from which the mean correlation of the sizes of two codes says that samples differ in
 loudness; the value that few samples need for that; and the one beyond which corrupted entries do not bring it."""
 
+LEAST_SPREAD = 0.05
+"""Standard deviation of z^2 / (z^2 + E z^2) below which codes are all of the same size, but for errors of atoms; that
+of Gaussian ones is .3."""
+
 MAX_ZERO_SHARE = 0.1
 """Share of samples that may be zero: more of them are of codes that are exactly sparse, and look loud until these are
 found."""
@@ -217,12 +221,16 @@ def _measure_drawn_loudness(drawn: CodeSubsample, A: Array) -> tuple[float, floa
 def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:
     """Mean correlation of z^2 / (z^2 + E z^2) over pairs of codes Z (b, m), and its standard error.
 
-    It is zero for independent codes of any law, and bounded, so that a few large codes do not decide.
+    It is zero for independent codes of any law, and bounded, so that a few large codes do not decide. Codes that are
+    all of the same size, as binary ones are, have no part in it.
     """
     z2 = Z**2
     u = z2 / (z2 + np.mean(z2, axis=0))
-    u = (u - np.mean(u, axis=0)) / np.std(u, axis=0)
+    u = u[:, np.std(u, axis=0) > LEAST_SPREAD]
     b, m = u.shape
+    if m < 2:
+        return 0.0, 0.0
+    u = (u - np.mean(u, axis=0)) / np.std(u, axis=0)
     each = (np.sum(u, axis=1) ** 2 - np.sum(u**2, axis=1)) / (m * (m - 1))
     return float(np.mean(each)), float(np.std(each)) / math.sqrt(b)
 
