@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -60,9 +61,11 @@ def compare_halves(found: Found, groups: NDArray[Any] | None, log: FitLog) -> Ve
     if min(map(len, halves)) < MIN_ROWS_PER_DIRECTION * k:
         return None
     options = replace(search.options, n_components=m, clip=True, n_init=1)
+    # steps for codes of any law can be cut short, and then tell as much; the refinements of others cannot
+    budget = log.passes if found.estimate.loudness is not None else math.inf
     partners = []
     for number, index in enumerate(halves):
-        its_log = FitLog()
+        its_log = FitLog(lambda iteration: iteration.passes >= budget)
         half = Search.begin(take_half(samples, index), options, its_log)
         atoms = half.run_like(found.estimate, np.random.default_rng([SEED, number]), its_log).atoms[0]
         partners.append(match_atoms(found.atoms[0], atoms))

@@ -17,9 +17,9 @@ from elldict.solver.objective import compute_derivatives, primary_of
 
 Vector = NDArray[np.float64]
 
-N_RUNS, RUN_ROWS, LEAST_RUN_ROWS = 16, 512, 32
-"""Runs of consecutive samples by which the dependence of neighbours is measured, samples of a run, and the fewest that
-show anything."""
+N_RUNS, RUN_ROWS, LEAST_RUN_ROWS, MAX_SHARE = 16, 256, 32, 0.25
+"""Runs of consecutive samples by which the dependence of neighbours is measured, most samples of a run, the fewest that
+show anything, and the share of all samples that is looked at unless that leaves fewer."""
 
 SURE = 4.0
 """Standard errors, over runs, beyond which neighbours are taken to depend on each other."""
@@ -67,7 +67,8 @@ def measure_serial_dependence(samples: Dataset, whitening: Whitening, estimate: 
     samples the mean of u has the variance of u over L if samples are independent, and more if neighbours are alike.
     Runs are far apart: if the next one is like the last, it is the atoms that drift.
     """
-    r, rows = samples.n_samples, min(RUN_ROWS, samples.n_samples // N_RUNS)
+    r, most = samples.n_samples, samples.n_samples // N_RUNS
+    rows = min(RUN_ROWS, most, max(LEAST_RUN_ROWS, int(MAX_SHARE * most)))
     if rows < LEAST_RUN_ROWS or estimate.corruption is not None:
         return Dependence()
     starts = np.linspace(0, r - rows, N_RUNS).astype(np.int64)
