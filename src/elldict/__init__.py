@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from elldict import datasets, exceptions, metrics, theory
     from elldict.data.open import open_samples
-    from elldict.estimator import LpDictionaryLearning
+    from elldict.dictionary_learning import LpDictionaryLearning
     from elldict.ica import LpICA
     from elldict.models import load
     from elldict.result import Iteration
@@ -32,7 +32,7 @@ __all__ = [
 
 _HOMES = {
     "Iteration": "result",
-    "LpDictionaryLearning": "estimator",
+    "LpDictionaryLearning": "dictionary_learning",
     "LpICA": "ica",
     "Stability": "stable_atoms",
     "load": "models",

@@ -13,8 +13,9 @@ from sklearn.utils._param_validation import Options as OneOf
 from sklearn.utils._param_validation import StrOptions
 
 from elldict.backend.base import Array, Backend, real_dtype, to_numpy
+from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.estimation import Options
-from elldict.estimator import MIN_TOL, LpDictionaryLearning, LpEstimator
+from elldict.estimator import MIN_TOL, LpEstimator
 from elldict.result import FitResult
 from elldict.transform import Rule, keep
 from elldict.validation import check_exponents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from elldict.estimator import LpDictionaryLearning
+from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.ica import LpICA
 from elldict.persistence import ModelFileError, read, unpack_model
 

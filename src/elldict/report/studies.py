@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from elldict.backend.base import NUMPY, to_numpy
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.estimator import LpDictionaryLearning
+from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.metrics import match_atoms, recovery_error
 from elldict.progress import track_share
