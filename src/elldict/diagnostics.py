@@ -169,7 +169,9 @@ def make_result(
     mixture = estimate.mixture
     if mixture is not None:
         A = to_numpy(estimate.A)[order]
-        signs = np.sign(np.sum(whitening.unmixing(A) * unmixing[: len(order)], axis=1))
+        kept = unmixing[: len(order)]
+        kept = kept / np.max(np.abs(kept), axis=1, keepdims=True)  # products of tiny units would overflow
+        signs = np.sign(np.sum(whitening.unmixing(A) * kept, axis=1))
         mixture = mixture.reorder(order, signs)
         mixture = replace(mixture, std=mixture.std / unit)
     result = FitResult(
