@@ -64,13 +64,15 @@ def solved_elsewhere(request, monkeypatch):
         as_if_on_a_card(monkeypatch)
     device = "cuda" if where == "cuda" else "cpu"
 
-    def fit_there(samples, *args, stacklevel):
+    def fit_there(samples, *args, stacklevel, **options):
         if isinstance(samples, ArrayDataset) and isinstance(samples.X, np.ndarray):
             whole = samples.tile_rows >= samples.n_samples or where in ("card", "cuda")
             backend = Backend.of(torch.empty(0, device=device))
             samples = ArrayDataset(backend.asarray(samples.X, samples.dtype), 0 if whole else samples.tile_rows)
         with samples.backend.own_stream():
-            return fit_dictionary(samples, *args, stacklevel=stacklevel + 1)  # this function is a caller more
+            return fit_dictionary(
+                samples, *args, stacklevel=stacklevel + 1, **options
+            )  # this function is a caller more
 
     monkeypatch.setattr("elldict.estimator.fit_dictionary", fit_there)
 

@@ -39,7 +39,7 @@ def fit_quietly(X: Matrix, **options: Any) -> LpDictionaryLearning:
 
 
 @pytest.mark.parametrize(("rate", "size"), CORRUPTIONS)
-def test_samples_with_large_errors_in_a_few_entries_are_cleaned(rate: float, size: float) -> None:
+def test_fault_37_samples_with_large_errors_in_a_few_entries_are_cleaned(rate: float, size: float) -> None:
     X, atoms = draw(rate, size)
     model = fit_quietly(X)
     error = recovery_error(model.components_, atoms)
@@ -58,7 +58,7 @@ def test_rare_and_large_hits_are_seen_before_codes_explain_them(refine: str) -> 
     assert 0.005 < model.corruption_rate_ < 0.02
 
 
-def test_two_bases_compete_if_cleaning_does_not_explain_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_37_two_bases_compete_if_cleaning_does_not_explain_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     X, atoms = draw(0.05, 10.0)
     monkeypatch.setattr(competing_bases, "MIN_GAIN", math.inf)
     with pytest.warns(NotIdentifiableWarning, match=r"Two bases compete.*refine='sparse-corruption'"):
@@ -122,16 +122,18 @@ def test_cauchy_noise_in_some_samples_never_makes_a_fit_claim_to_be_exact(size: 
     assert model.expected_error_ > recovery_error(model.components_, atoms) / 2
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_coarsely_rounded_samples_are_not_taken_for_corrupted_ones(seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_fault_35_coarsely_rounded_samples_are_not_taken_for_corrupted_ones(seed: int) -> None:
+    """Errors are means over 190 angles, known to 10 %: 1.25 and 2 are more than two and seven times that."""
     X, atoms, _ = make_bernoulli_gaussian(8000, 20, density=0.3, random_state=seed)
     X = np.round(X)
-    model, plain = fit_quietly(X), fit_quietly(X, refine=None)
-    error = recovery_error(model.components_, atoms)
+    model, plain, power = fit_quietly(X), fit_quietly(X, refine=None), fit_quietly(X, refine=None, solver="power")
     assert model.refined_ != "sparse-corruption"
-    assert error < 1.2 * recovery_error(plain.components_, atoms)
-    for each in (model, plain):
-        assert recovery_error(each.components_, atoms) < 2 * each.expected_error_
+    for each in (plain, power):
+        assert recovery_error(model.components_, atoms) < 1.25 * recovery_error(each.components_, atoms)
+    for each in (model, plain, power):
+        error = recovery_error(each.components_, atoms)
+        assert error / 2 < each.expected_error_ < 2 * error
 
 
 def test_only_coarse_rounding_changes_error_bars() -> None:
