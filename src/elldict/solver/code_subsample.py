@@ -13,7 +13,7 @@ from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import take_as
 from elldict.result import Estimate
-from elldict.solver.mixed_atoms import MixedPair, are_too_many, find_mixed_pairs, gains_zeros, separate_pairs
+from elldict.solver.mixed_atoms import MixedPair, are_too_many, find_mixed_pairs, keep_mixed, separate_pairs
 from elldict.solver.mixture import MixtureLaw, fit_mixture
 from elldict.solver.spike_slab import (
     MIN_NOISE_PER_MOVE,
@@ -138,7 +138,7 @@ class CodeSubsample:
     def find_mixed_pairs(self, A: Array, law: SpikeSlab) -> list[MixedPair]:
         """Pairs of atoms whose codes are active together more often than chance has it.
 
-        If there are too many, only those of exactly sparse codes of which a turn makes more codes zero.
+        If there are too many, only those of exactly sparse codes that are not determined by where they are zero.
         """
         backend, noise = Backend.of(self.for_pairs), law.noise
         if backend.on_gpu:
@@ -150,8 +150,7 @@ class CodeSubsample:
             return pairs
         if noise > EXACT_NOISE * float(np.mean(to_numpy(law.density * law.power))):
             return []
-        Z = self.codes_of_pairs(A, pairs)
-        return [pair for number, pair in enumerate(pairs) if gains_zeros(Z[:, 2 * number : 2 * number + 2])]
+        return keep_mixed(pairs, self.codes_of_pairs(A, pairs))
 
     def separate_pairs(self, A: Array, law: SpikeSlab) -> tuple[Array, int]:
         """A with mixed pairs turned apart, and how many that moved."""

@@ -26,8 +26,11 @@ PLAIN_CORRELATION = 0.4
 MAX_PAIRED_SHARE = 0.25
 """Share of all atoms in correlated pairs from which it is the data whose codes depend on each other, not a mixture."""
 
-LEAST_CODE, MIN_MORE_ZEROS = 1e-4, 0.05
-"""Share of the root mean square below which a code counts as zero, and by how many more zeros a turn is better."""
+LEAST_CODE, MIN_FEWER = 1e-4, 0.05
+"""Share of the root mean square below which a code counts as zero, and by what share of the others a turn is better."""
+
+MIN_VARIATION = 1e-4
+"""Share of their squares, in any direction, that codes keep where that of a true atom is zero; rounding makes 1e-8."""
 
 ANGLES = np.concatenate([np.linspace(-math.pi / 4, math.pi / 4, 91)[1:], np.linspace(-0.1, 0.1, 101)])
 """Turning a pair by a right angle only renames it, so this is all there is; finer where a pair is nearly separate."""
@@ -106,15 +109,42 @@ def keep_plain_mixtures(pairs: list[MixedPair], Z: NDArray[np.float64]) -> tuple
     )
 
 
+def keep_mixed(pairs: list[MixedPair], Z: NDArray[np.float64]) -> list[MixedPair]:
+    """Pairs of exactly sparse codes Z (b, 2 p) that are mixed: others depend on each other, but are those of atoms."""
+    mixed = find_undetermined(Z)
+    return [
+        pair
+        for number, pair in enumerate(pairs)
+        if np.any(mixed[2 * number : 2 * number + 2]) or gains_zeros(Z[:, 2 * number : 2 * number + 2])
+    ]
+
+
+def find_undetermined(Z: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of the exactly sparse codes (b, m) are mixtures of those of several atoms, by where they are zero.
+
+    The samples in which the code of a true atom is zero vary in all other directions: they determine the atom. The code
+    of a mixture is zero only where all codes in it are, so that other codes of its span are zero there too, or depend
+    linearly on each other.
+    """
+    m = Z.shape[1]
+    unit = Z / np.maximum(np.sqrt(np.sum(Z**2, axis=0)), np.finfo(float).tiny)
+    is_zero = np.abs(Z) < LEAST_CODE * np.sqrt(np.mean(Z**2, axis=0))
+    least = np.ones(m)
+    for atom in range(m if m > 1 else 0):
+        others = np.delete(unit[is_zero[:, atom]], atom, axis=1)
+        least[atom] = np.linalg.eigvalsh(others.T @ others)[0]
+    return least < MIN_VARIATION
+
+
 def gains_zeros(Z: NDArray[np.float64]) -> bool:
-    """Whether a turn of two codes (b, 2), exactly sparse otherwise, makes more of them zero."""
+    """Whether a turn of two codes (b, 2), exactly sparse otherwise, leaves fewer of them that are not zero."""
     angle = find_sparsest_angle(Z)
     if angle == 0:
         return False
     c, s = math.cos(angle), math.sin(angle)
     turned = Z @ np.array([[c, s], [-s, c]])
     zero = LEAST_CODE * math.sqrt(float(np.mean(Z**2)))
-    return bool(np.sum(np.abs(turned) < zero) > (1 + MIN_MORE_ZEROS) * np.sum(np.abs(Z) < zero))
+    return bool(np.sum(np.abs(turned) >= zero) < (1 - MIN_FEWER) * np.sum(np.abs(Z) >= zero))
 
 
 def find_sparsest_angle(Z: NDArray[np.float64]) -> float:
