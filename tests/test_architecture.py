@@ -20,7 +20,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
     {"datasets", "metrics", "estimation", "competing_bases", "error_bars", "fit", "online", "split_fits"},
     {"dictionary_learning", "estimator", "ica", "models"},
-    {"report", "stable_atoms"},
+    {"mne", "report", "stable_atoms"},
     {"cli", "__main__"},
 ]
 

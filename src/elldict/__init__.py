@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from elldict import datasets, exceptions, metrics, theory
+    from elldict import datasets, exceptions, metrics, mne, theory
     from elldict.data.open import open_samples
     from elldict.dictionary_learning import LpDictionaryLearning
     from elldict.ica import LpICA
@@ -25,6 +25,7 @@ __all__ = [
     "exceptions",
     "load",
     "metrics",
+    "mne",
     "open_samples",
     "stability",
     "theory",
