@@ -20,7 +20,9 @@ class Trace:
         return Trace(f"({self.text}{other.text})")
 
 
-def visit(tile):
+def visit(numbered):
+    start, tile = numbered
+    assert start == tile[0, 0], "tiles come with the number of their first sample, by which weights are found"
     return Trace(f"[{','.join(str(int(k)) for k in tile[:, 0])}]")
 
 
@@ -84,7 +86,7 @@ def test_a_missing_stretch_is_an_error_not_another_sum():
 def test_whole_tiles_are_not_copied():
     seen = []
     grid, Y = Grid(40, 10, "float64"), np.zeros((40, 2))
-    builder = StretchBuilder(grid, lambda tile: seen.append(tile) or Trace(""))
+    builder = StretchBuilder(grid, lambda numbered: seen.append(numbered[1]) or Trace(""))
     builder.add_samples(0, Y)
     assert all(tile.base is Y for tile in seen)
     assert all(isinstance(piece, Node) for piece in builder.pieces())
