@@ -82,8 +82,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         sample_weight : array-like of shape (n_samples,), optional
             Weights of the samples, numbers >= 0. A sample of weight 2 counts as two equal samples, one of weight 0 as
             none, whatever it holds; every pass over all samples is exact, and where a few are drawn they are drawn by
-            weight. Whole weights of a mean up to 16 are numbers of copies; of all others only ratios count. Copies know
-            nothing new: error bars count (sum w)^2 / sum w^2 samples, Kish's effective number.
+            weight. Whole weights of a mean up to 16 are numbers of copies, and the fit is that of repeated samples; of
+            all others, and of equal ones, only ratios count, and tests take the samples for (sum w)^2 / sum w^2 of
+            equal weight, Kish's effective number. So do error bars, whatever the weights: copies know nothing new.
         groups : array-like of shape (n_samples,), optional
             Label of a group of each sample. Samples of a group may depend on each other in ways that their order does
             not show, as patches of one image or recordings of one person; error bars then come from two halves of whole

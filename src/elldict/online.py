@@ -13,7 +13,7 @@ from elldict.backend.base import Array, to_numpy
 from elldict.data.dataset import ArrayDataset, find_non_finite, non_finite_error
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE
-from elldict.data.weighted import count_copies, weigh
+from elldict.data.weighted import weigh
 from elldict.diagnostics import estimate_atom_errors, list_atoms, make_result
 from elldict.estimation import Options, signs_of_largest
 from elldict.exceptions import DataChangedWarning
@@ -64,7 +64,7 @@ State = Fit | WarmupBuffer | OnlineState
 def count_seen(state: State) -> int:
     """Number of samples of all batches."""
     if isinstance(state, WarmupBuffer):
-        return int(state.X.shape[0]) if state.weights is None else count_copies(state.weights)
+        return weigh(ArrayDataset(state.X), state.weights)[0].n_samples
     return state.statistics.n_samples if isinstance(state, Fit) else state.model.n_seen
 
 

@@ -119,7 +119,7 @@ class SampleStatistics:
     dtype: str  # of the samples
     precision: str  # in which they were multiplied
     backend: Backend = NUMPY  # where they are
-    repeats: float = 1.0  # weights make samples count as fewer by this factor: r sum w^2 / (sum w)^2, after Kish
+    repeats: float = 1.0  # of n_samples copies only one in so many is new: r sum w^2 / (sum w)^2, after Kish
     tested: dict[float, bool] = field(default_factory=dict, init=False, repr=False)  # limits of the condition number
 
     @cached_property

@@ -1,7 +1,9 @@
 """Samples that have weights: exact in passes over all of them, and drawn as often as they weigh where few are drawn.
 
-A sample of weight two is two copies of it. A weighted dataset has as many samples as there are copies, so that
-whoever draws some of them by number draws by weight, and gets samples that count alike.
+A weighted dataset has a number of copies of its samples, to which weights add up, so that whoever draws some of them by
+number draws by weight, and gets samples that count alike. A sample of a whole weight of two is two copies. Of weights
+that are no whole numbers there are as many copies as samples of equal weights would be worth as much: (sum w)^2 /
+sum w^2, Kish's effective number, for error bars and for every test that decides how a fit goes on.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from elldict.data.weights import WeightedKernel
 Vector = NDArray[np.float64]
 
 MAX_MEAN_COPIES = 16
-"""Mean of whole weights up to which they are numbers of copies. Larger ones, as those of surveys, would pretend that
-there are so many samples; beyond, only their ratios count, as those of weights that are no whole numbers."""
+"""Mean of whole weights up to which they are numbers of copies. With larger ones, as those of surveys, tests would take
+so many copies for evidence; only their ratios count, as those of weights that are no whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -75,23 +77,36 @@ class WeightedDataset(DescribedBySource):
 
 
 def count_copies(weights: Vector) -> int:
-    """Number of copies that weighted samples are taken for: the sum of whole weights, else all that weigh anything."""
-    n_positive, whole = int(np.count_nonzero(weights)), bool(np.all(weights == np.floor(weights)))
-    return int(np.sum(weights)) if whole and np.sum(weights) <= MAX_MEAN_COPIES * n_positive else n_positive
+    """Number of copies that weighted samples are taken for: the sum of whole weights, else their effective number."""
+    total, whole = float(np.sum(weights)), bool(np.all(weights == np.floor(weights)))
+    if whole and total <= MAX_MEAN_COPIES * np.count_nonzero(weights):
+        return int(total)
+    return max(1, round(total**2 / float(np.sum(weights**2))))
 
 
 def weigh(samples: Dataset, weights: Vector | None) -> tuple[Dataset, float]:
     """Samples with weights that add up to the number of copies, and the factor that made them do so.
 
-    Equal weights are none.
+    Equal weights are none, but for zeros.
     """
     if weights is None:
         return samples, 1.0
-    if np.all(weights == weights[0]):
-        return samples, float(1 / weights[0])
+    largest = float(np.max(weights))
+    if np.all((weights == largest) | (weights == 0)):
+        unit, weights = 1 / largest, weights / largest
+        return (samples if np.all(weights) else WeightedDataset(samples, weights, count_copies(weights))), unit
     n_copies = count_copies(weights)
     unit = float(n_copies / np.sum(weights))
     return WeightedDataset(samples, weights * unit, n_copies), unit
+
+
+def list_distinct(samples: Dataset) -> Dataset:
+    """The samples that weigh anything, each once and as heavy as all others; samples without weights as they are."""
+    weighted = getattr(samples, "unrecorded", samples)
+    if not isinstance(weighted, WeightedDataset):
+        return samples
+    used = weighted.weights > 0
+    return WeightedDataset(weighted.source, used.astype(np.float64), int(np.count_nonzero(used)))
 
 
 def check_weights(sample_weight: Any, n_samples: int, n_least: int = 1) -> Vector | None:

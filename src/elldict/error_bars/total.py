@@ -41,7 +41,7 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: Any) -> Erro
     exact = is_exact_estimate(estimate)
     known = exact or search.options.solver == "power"  # the power method of the paper is left as it is
     between = Dependence() if known else measure_dependence(search.samples, whitening, estimate, drawn)
-    between = replace(between, inflation=max(between.inflation, statistics.repeats))
+    between = replace(between, inflation=max(1.0, between.inflation * statistics.repeats))
     r = search.samples.n_samples / between.inflation
     rows = drawn.rows if estimate.loudness is None else drawn.normalize(estimate.loudness).rows
     dependent = estimate_dependent_errors(rows, estimate, search.options.exponents[-1], r)
