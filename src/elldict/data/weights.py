@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend
 
-if TYPE_CHECKING:
-    from elldict.data.dataset import Kernel
-
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 NumberedTile = tuple[int, Array]
 """Number of the first sample of a tile, and its samples."""
+
+
+class TileKernel(Protocol[T_co]):
+    """A kernel as `data/dataset.py` has it."""
+
+    def bind(self, backend: Backend) -> Callable[[Array], T_co]:
+        """Return the function that looks at one tile."""
+        ...
 
 
 @dataclass(frozen=True)
 class WeightedKernel(Generic[T]):
     """A kernel whose sums are over weighted samples: what it binds takes a tile and the weights (b,) of its samples."""
 
-    kernel: Kernel[T]
+    kernel: TileKernel[T]
     weights: NDArray[np.float64]  # (r,)
 
     def bind(self, backend: Backend) -> Callable[[Array], T]:
@@ -47,7 +53,7 @@ class WeightedKernel(Generic[T]):
         return visit_weighted
 
 
-def bind_by_row(kernel: Kernel[T], backend: Backend) -> Callable[[NumberedTile], T]:
+def bind_by_row(kernel: TileKernel[T], backend: Backend) -> Callable[[NumberedTile], T]:
     """Bind a kernel to numbered tiles: the number tells the weights of their samples, if these have any."""
     if hasattr(kernel, "bind_by_row"):
         return cast("Callable[[NumberedTile], T]", kernel.bind_by_row(backend))
