@@ -376,6 +376,12 @@ def test_a_stream_of_weighted_samples_is_one_of_repeated_samples(half_life):
     assert recovery_error(weighted.components_, model.components_) < 0.1 * weighted.expected_error_
 
 
+def test_error_bars_of_a_stream_count_the_effective_number_of_samples():
+    X, w = draw_samples("noisy", r=4000), np.random.default_rng(1).exponential(size=4000)
+    effective = np.sum(w) ** 2 / np.sum(w**2)
+    assert f"error bars of {effective:.0f}" in stream(X, w).status_
+
+
 def test_a_stream_collects_weights_until_it_begins():
     X, w = draw_samples("noisy", r=4000), np.random.default_rng(1).exponential(size=4000)
     w[::7] = 0
