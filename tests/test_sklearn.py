@@ -29,6 +29,7 @@ def test_check_estimator(estimator):
         warnings.simplefilter("ignore")  # the checks fit noise, of which the estimator rightly warns
         results = check_estimator(estimator, on_skip=None)
     assert len(results) >= 60
+    assert sum("sample_weight" in result["check_name"] for result in results) >= 6
     for result in results:
         missing = str(result["exception"])
         allowed = result["status"] == "skipped" and any(

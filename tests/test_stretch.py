@@ -20,7 +20,8 @@ class Trace:
         return Trace(f"({self.text}{other.text})")
 
 
-def visit(tile):
+def visit(numbered):
+    tile = numbered[1]  # the number of its first sample is for weights
     return Trace(f"[{','.join(str(int(k)) for k in tile[:, 0])}]")
 
 
@@ -40,7 +41,7 @@ def joined(grid, stretches):
 
 def expected(grid, Y):
     bounds = range(0, grid.n_samples, grid.tile_rows)
-    return tree_sum(visit(Y[start : start + grid.tile_rows]) for start in bounds).text
+    return tree_sum(visit((start, Y[start : start + grid.tile_rows])) for start in bounds).text
 
 
 @pytest.mark.parametrize(("n", "tile_rows"), [(1, 1), (10, 3), (64, 4), (101, 7), (50, 50), (37, 1)])
@@ -84,7 +85,7 @@ def test_a_missing_stretch_is_an_error_not_another_sum():
 def test_whole_tiles_are_not_copied():
     seen = []
     grid, Y = Grid(40, 10, "float64"), np.zeros((40, 2))
-    builder = StretchBuilder(grid, lambda tile: seen.append(tile) or Trace(""))
+    builder = StretchBuilder(grid, lambda numbered: seen.append(numbered[1]) or Trace(""))
     builder.add_samples(0, Y)
     assert all(tile.base is Y for tile in seen)
     assert all(isinstance(piece, Node) for piece in builder.pieces())

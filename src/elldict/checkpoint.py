@@ -46,8 +46,18 @@ MIN_SAMPLES_PER_ROW = 32
 ARRAY_SHAPES = {"mean": "n", "scatter": "nn", "G": "mn", "secondary": "mn", "inactive": "mkk"}
 """Shapes of the arrays of a result, by the numbers of atoms, features and directions; those of all others are (m,)."""
 
-LARGEST = {"weight": 2**53, "exponent": 1100, "peak": 1e150, "known_mean": 1e300}
+LARGEST = {
+    "weight": 2**53,
+    "n_rows": 2**53,
+    "squared_weight": 2**106,
+    "exponent": 1100,
+    "peak": 1e150,
+    "known_mean": 1e300,
+}
 """Numbers of a result that are no arrays, and the most they can be: a peak is in units of 2**exponent."""
+
+WEIGHT_ROUNDING = 1e-9
+"""Relative rounding of a sum of weights that are no whole numbers."""
 
 FAILURES = (ArithmeticError, LookupError, TypeError, AttributeError, NameError, AssertionError, np.linalg.LinAlgError)
 """Errors of a fit that are none of what a user gives: after a replay, records are to blame that no fit has written."""
@@ -204,7 +214,7 @@ class RecordedDataset(DescribedBySource):
 
         decoded = {name: decode(name, value) for name, value in words["fields"].items()}
         found = RECORDED_TYPES[words["result"]](**decoded)
-        if found.weight != self.n_samples:
+        if not math.isclose(found.weight, self.n_samples, rel_tol=WEIGHT_ROUNDING):
             raise ValueError(f"a pass has seen {found.weight} samples of {self.n_samples}")
         return found
 

@@ -166,7 +166,7 @@ class LpDictionaryLearning(LpEstimator):
     history_ : tuple of Iteration
         Every iteration of every start; of a stream, those of the fit to its first samples.
     n_samples_seen_ : int
-        Samples of the fit, or of all batches of a stream.
+        Samples of the fit, or of all batches of a stream; of weighted ones their copies, or their effective number.
 
     See Also
     --------

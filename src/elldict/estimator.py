@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +20,7 @@ from elldict.checkpoint import digest, open_checkpoint
 from elldict.data.dataset import Dataset
 from elldict.data.gpu_stream import place_on_device
 from elldict.data.halves import check_groups
+from elldict.data.weighted import WeightedDataset, check_weights, weigh
 from elldict.estimation import Options
 from elldict.fit import Fit, fit_dictionary
 from elldict.online import State, add_batch, count_seen
@@ -60,6 +62,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         X: Any,
         y: Any = None,  # noqa: ARG002
         *,
+        sample_weight: Any = None,
         groups: Any = None,
         callback: Callback | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -76,6 +79,12 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             workers of the current dask.distributed client, or by dask's threads if there is none.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, numbers >= 0. A sample of weight 2 counts as two equal samples, one of weight 0 as
+            none, whatever it holds; every pass over all samples is exact, and where a few are drawn they are drawn by
+            weight. Whole weights of a mean up to 16 are numbers of copies, and the fit is that of repeated samples; of
+            all others, and of equal ones, only ratios count, and tests take the samples for (sum w)^2 / sum w^2 of
+            equal weight, Kish's effective number. So do error bars, whatever the weights: copies know nothing new.
         groups : array-like of shape (n_samples,), optional
             Label of a group of each sample. Samples of a group may depend on each other in ways that their order does
             not show, as patches of one image or recordings of one person; error bars then come from two halves of whole
@@ -87,8 +96,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             unless the fit is resumed, and it stays when the fit has ended.
         resume : bool, default=False
             Go on where the fit that wrote the checkpoint was interrupted, and end exactly where it would have ended.
-            Samples and parameters have to be the same. If there is no such file, the fit warns and starts from the
-            beginning.
+            Samples, weights and parameters have to be the same. If there is no such file, the fit warns and starts from
+            the beginning.
 
         Returns
         -------
@@ -102,18 +111,22 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         before = dict(vars(self))
         try:
             with one_blas_thread():
-                self._fit(X, groups, callback, None if checkpoint is None else Path(checkpoint))
+                self._fit(X, sample_weight, groups, callback, None if checkpoint is None else Path(checkpoint))
         except BaseException:  # an interrupted or failed fit leaves the estimator as it was
             self.__dict__ = before
             raise
         return self
 
-    def _fit(self, X: Any, groups: Any, callback: Callback | None, checkpoint: Path | None) -> None:
+    def _fit(self, X: Any, sample_weight: Any, groups: Any, callback: Callback | None, checkpoint: Path | None) -> None:
         """Fit, and keep the result; fitted arrays live where X does, whatever device the fit works on."""
         given = check_samples(self, X, fitting=True)
         options, labels = self._options(), check_groups(groups, given.n_samples)
+        weights = check_weights(sample_weight, given.n_samples, n_least=2)
         rng = check_rng(self.random_state, stream=1)
         samples = given if self.device is None and given.backend == NUMPY else place_on_device(given, self.device)
+        samples, weight_unit = weigh(samples, weights)
+        if labels is not None and isinstance(samples, WeightedDataset):
+            labels = labels[samples.find_rows(np.arange(samples.n_samples))]
         show, here = callback, given.backend
         if show is not None:
             callback = lambda it: show(replace(it, components=here.asarray(it.components, "float64")))  # noqa: E731
@@ -124,6 +137,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             if checkpoint is not None:
                 about = {**asdict(options), "random_state": plain_seed(self.random_state)}
                 about["groups"] = None if labels is None else digest(labels.astype(str))
+                about["sample_weight"] = None if weights is None else digest(weights)
                 recorded = stack.enter_context(open_checkpoint(checkpoint, samples, about, rng))
                 samples, log.checkpoint, log.callback = recorded, recorded, recorded.wrap_callback(callback)
             if self.verbose:
@@ -131,12 +145,12 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             fit = fit_dictionary(samples, options, rng, log, stacklevel=4, groups=labels)
         if options.whiten is True and len(fit.result.rest):
             self._announce_reduction(stacklevel=5)
-        self._state: State = fit
+        self._state: State = replace(fit, weight_unit=weight_unit)
         self.n_samples_seen_ = samples.n_samples
         self._keep(fit.result, given.backend, samples.dtype)
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002
         """Go on learning from a batch of samples, which is read once and not kept.
 
         The first batches are collected until there are 40 samples a feature, at least 1000, and fitted as `fit` does;
@@ -153,6 +167,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Samples, as rows; a single one is enough.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, as for `fit`; None for weights of 1. They compare with those of other batches, and
+            half_life is in units of weight.
 
         Returns
         -------
@@ -162,13 +179,13 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         before = dict(vars(self))
         try:
             with one_blas_thread():
-                self._partial_fit(X)
+                self._partial_fit(X, sample_weight)
         except BaseException:  # a batch that cannot be used leaves the estimator as it was
             self.__dict__ = before
             raise
         return self
 
-    def _partial_fit(self, X: Any) -> None:
+    def _partial_fit(self, X: Any, sample_weight: Any) -> None:
         state: State | None = getattr(self, "_state", None)
         if state is None and hasattr(self, "unmixing_"):
             raise ValueError(
@@ -178,8 +195,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if state is not None:
             check_same_space(self, X, self.unmixing_, "partial_fit")
         samples = check_batch(self, X, first=state is None)
+        weights = check_weights(sample_weight, samples.n_samples)
         rng = check_rng(self.random_state, stream=1)
-        state, result = add_batch(state, samples, self._options(), self.half_life, rng, stacklevel=4)
+        state, result = add_batch(state, samples, self._options(), self.half_life, rng, stacklevel=4, weights=weights)
         if isinstance(state, Fit) and state.options.whiten is True and len(result.rest):
             self._announce_reduction(stacklevel=5)
         self._state, self.n_samples_seen_ = state, count_seen(state)
@@ -244,7 +262,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         return coding.log_likelihoods(*self._judged(X, "score_samples"))
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: ARG002
         """Mean log-likelihood of samples, for choosing p and n_components on data that the fit has not seen.
 
         Parameters
@@ -253,13 +271,17 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Samples, as rows; whatever `fit` takes.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, numbers >= 0.
 
         Returns
         -------
         float
-            Mean of `score_samples`.
+            Mean of `score_samples`, weighted if there are weights.
         """
-        return coding.mean_log_likelihood(*self._judged(X, "score"))
+        samples, *how = self._judged(X, "score")
+        weights = check_weights(sample_weight, samples.n_samples)
+        return coding.mean_log_likelihood(weigh(samples, weights)[0], *how)
 
     def _judged(self, X: Any, method: str) -> tuple[Dataset, Array, Array, coding.Likelihood]:
         """Samples, and what makes log-likelihoods of them."""

@@ -34,6 +34,7 @@ class Fit:
     order: NDArray[np.intp]  # which row of the estimate became which atom
     result: FitResult
     correlated: NDArray[np.float64] | None  # errors (m,) because true atoms are not orthogonal, however many samples
+    weight_unit: float = 1.0  # factor of the weights that were given
 
 
 def fit_dictionary(

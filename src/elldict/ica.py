@@ -131,7 +131,7 @@ class LpICA(LpEstimator):
     history_ : tuple of Iteration
         Every iteration of every start.
     n_samples_seen_ : int
-        Samples of the fit, or of all batches of a stream.
+        Samples of the fit, or of all batches of a stream; of weighted ones their copies, or their effective number.
 
     See Also
     --------

@@ -13,6 +13,7 @@ from elldict.backend.base import Array, to_numpy
 from elldict.data.dataset import ArrayDataset, find_non_finite, non_finite_error
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE
+from elldict.data.weighted import weigh
 from elldict.diagnostics import estimate_atom_errors, list_atoms, make_result
 from elldict.estimation import Options, signs_of_largest
 from elldict.exceptions import DataChangedWarning
@@ -45,6 +46,7 @@ class WarmupBuffer:
     X: Array  # (r, n)
     n_fitted: int  # of them at the last fit
     result: FitResult
+    weights: NDArray[np.float64] | None = None  # (r,); None: all are 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ State = Fit | WarmupBuffer | OnlineState
 def count_seen(state: State) -> int:
     """Number of samples of all batches."""
     if isinstance(state, WarmupBuffer):
-        return int(state.X.shape[0])
+        return weigh(ArrayDataset(state.X), state.weights)[0].n_samples
     return state.statistics.n_samples if isinstance(state, Fit) else state.model.n_seen
 
 
@@ -79,13 +81,16 @@ def add_batch(
     rng: np.random.Generator,
     *,
     stacklevel: int,
+    weights: NDArray[np.float64] | None = None,
 ) -> tuple[State, FitResult]:
     """The state after a batch, and what a user gets; the state before stays as it is, whatever happens."""
+    samples, weights = _leave_out_weightless(samples, weights)
     if isinstance(state, Fit):
         state = _begin_online(state)
     if isinstance(state, OnlineState):
         _check_same_options(state, options)
-        told, state = state.told, replace(state, model=state.model.update(samples, half_life))
+        weights = _scale_weights(weights, samples.n_samples, state.first.weight_unit)
+        told, state = state.told, replace(state, model=state.model.update(samples, half_life, weights))
         state, result, message = _make_online_result(state, half_life)
         if state.told > told:
             warnings.warn(message, DataChangedWarning, stacklevel=stacklevel + 1)
@@ -99,12 +104,37 @@ def add_batch(
     if state is not None:
         xp, single = samples.backend.xp, state.X.dtype == samples.X.dtype == samples.backend.xp.float32
         parts = [xp.astype(X, xp.float32 if single else xp.float64, copy=False) for X in (state.X, samples.X)]
-        together = ArrayDataset(xp.concat(parts))
-    if together.n_samples < count_warmup_rows(together.n_features):
-        buffer = _collect(state, together, options, rng)
+        together, weights = ArrayDataset(xp.concat(parts)), _join_weights(state, weights, samples.n_samples)
+    weighted, unit = weigh(together, weights)
+    if weighted.n_samples < count_warmup_rows(together.n_features):
+        buffer = _collect(state, together, weights, options, rng)
         return buffer, buffer.result
-    fit = fit_dictionary(together, options, rng, FitLog(), stacklevel=stacklevel + 1)
-    return fit, fit.result
+    fit = fit_dictionary(weighted, options, rng, FitLog(), stacklevel=stacklevel + 1)
+    return replace(fit, weight_unit=unit), fit.result
+
+
+def _leave_out_weightless(
+    samples: ArrayDataset, weights: NDArray[np.float64] | None
+) -> tuple[ArrayDataset, NDArray[np.float64] | None]:
+    """Samples that weigh anything, and their weights."""
+    if weights is None or np.all(weights):
+        return samples, weights
+    kept, xp = np.flatnonzero(weights), samples.backend.xp
+    return ArrayDataset(xp.take(samples.X, samples.backend.asarray(kept, "int64"), axis=0)), weights[kept]
+
+
+def _scale_weights(weights: NDArray[np.float64] | None, n: int, unit: float) -> NDArray[np.float64] | None:
+    """Weights (n,) in the unit of those of the first samples; None if all are 1."""
+    scaled = np.full(n, unit) if weights is None else unit * weights
+    return None if np.all(scaled == 1) else scaled
+
+
+def _join_weights(state: WarmupBuffer, weights: NDArray[np.float64] | None, n_new: int) -> NDArray[np.float64] | None:
+    """Weights of the samples collected, and of new ones."""
+    if state.weights is None and weights is None:
+        return None
+    before = np.ones(int(state.X.shape[0])) if state.weights is None else state.weights
+    return np.concatenate([before, np.ones(n_new) if weights is None else weights])
 
 
 def _begin_online(fit: Fit) -> OnlineState:
@@ -180,16 +210,21 @@ def _check_same_options(state: OnlineState, options: Options) -> None:
 
 
 def _collect(
-    state: WarmupBuffer | None, together: ArrayDataset, options: Options, rng: np.random.Generator
+    state: WarmupBuffer | None,
+    together: ArrayDataset,
+    weights: NDArray[np.float64] | None,
+    options: Options,
+    rng: np.random.Generator,
 ) -> WarmupBuffer:
     """Samples collected so far, and what can be said of them."""
-    r, n = together.n_samples, together.n_features
+    weighted = weigh(together, weights)[0]
+    r, n = weighted.n_samples, together.n_features
     n_fitted, result = (0, _know_nothing(options, n)) if state is None else (state.n_fitted, state.result)
     if r >= max(MIN_ROWS_PER_FEATURE * n, REFIT_GROWTH * n_fitted):
-        n_fitted, result = r, fit_dictionary(together, options, rng, FitLog(), stacklevel=None).result
+        n_fitted, result = r, fit_dictionary(weighted, options, rng, FitLog(), stacklevel=None).result
     status = f"collecting: {r} of {count_warmup_rows(n)} samples, fitted at {n_fitted}"
     X = together.backend.xp.asarray(together.X, copy=True) if state is None else together.X  # the user's may change
-    return WarmupBuffer(X, n_fitted, replace(result, status=status, converged=False))
+    return WarmupBuffer(X, n_fitted, replace(result, status=status, converged=False), weights)
 
 
 def _know_nothing(options: Options, n: int) -> FitResult:

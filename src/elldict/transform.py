@@ -139,13 +139,15 @@ class CodeKernel:
 class Total:
     """Sum over some samples, unless one of them is not finite."""
 
-    weight: int
+    n_rows: int
+    weight: float
     value: float
     non_finite: NonFinite | None
 
     def __add__(self, other: Total) -> Total:
-        later = other.non_finite and replace(other.non_finite, sample=self.weight + other.non_finite.sample)
-        return Total(self.weight + other.weight, self.value + other.value, self.non_finite or later)
+        later = other.non_finite and replace(other.non_finite, sample=self.n_rows + other.non_finite.sample)
+        weight, value = self.weight + other.weight, self.value + other.value
+        return Total(self.n_rows + other.n_rows, weight, value, self.non_finite or later)
 
 
 @dataclass(frozen=True)
@@ -154,13 +156,17 @@ class TotalKernel:
 
     codes: CodeKernel
 
-    def bind(self, backend: Backend) -> Callable[[Array], Total]:
-        """Return the function that adds up one tile."""
+    def bind(self, backend: Backend) -> Callable[..., Total]:
+        """Return the function that adds up one tile, by the weights (b,) of its samples if they have any."""
         visit = self.codes.bind(backend)
 
-        def add_up(Y: Array) -> Total:
-            non_finite = find_non_finite(Y, backend.xp)
-            return Total(int(Y.shape[0]), math.nan if non_finite else total(visit(Y)), non_finite)
+        def add_up(Y: Array, weights: Array | None = None) -> Total:
+            n_rows, non_finite = int(Y.shape[0]), find_non_finite(Y, backend.xp)
+            weight = n_rows if weights is None else total(weights)
+            if non_finite is not None:
+                return Total(n_rows, weight, math.nan, non_finite)
+            made = visit(Y)
+            return Total(n_rows, weight, total(made if weights is None else made * weights[:, None]), None)
 
         return add_up
 

@@ -171,6 +171,10 @@ class Work(Protocol):
         """Sums over the rows of a tile (b, m), in float64."""
         ...
 
+    def weigh(self, weights: Array) -> None:
+        """Let the rows of the next tile count by weights (b,) in column sums; fused kernels, which do not, are off."""
+        ...
+
 
 def make_workspace(backend: Backend, precision: str) -> Work:
     """Scratch memory for one pass over tiles in `backend`, with products in this precision."""
@@ -225,6 +229,7 @@ class FreshWork:
     """Results of one pass go into fresh arrays: the standard knows no ``out=``."""
 
     fused: Fused | None = None
+    _weights: Array | None = None  # (b,) of the rows of a tile; None: each counts once
 
     def matmul(self, a: Array, b: Array, into: str) -> Array:  # noqa: ARG002
         """Product a @ b."""
@@ -242,7 +247,11 @@ class FreshWork:
     def column_sums(self, array: Array) -> Array:
         """Sums over the rows of a tile (b, m), in float64."""
         xp = Backend.of(array).xp
-        return xp.sum(array, axis=0, dtype=xp.float64)
+        return xp.sum(array if self._weights is None else array * self._weights[:, None], axis=0, dtype=xp.float64)
+
+    def weigh(self, weights: Array) -> None:
+        """Let the rows of the next tile count by weights (b,) in column sums."""
+        self._weights, self.fused = weights, None
 
 
 class GpuWork(FreshWork):
@@ -268,6 +277,7 @@ class BufferedWork:
 
     fused: Fused | None = None
     _buffers: dict[str, NDArray[Any]] = field(default_factory=dict)
+    _weights: NDArray[Any] | None = None  # (b,) of the rows of a tile; None: each counts once
 
     def matmul(self, a: NDArray[Any], b: NDArray[Any], into: str) -> NDArray[Any]:
         """Product a @ b."""
@@ -287,6 +297,8 @@ class BufferedWork:
         A product with ones takes a tenth of the time of NumPy's sum in float64. A float32 tile is added up in blocks
         short enough to keep six digits.
         """
+        if self._weights is not None:
+            return self._weigh_columns(array, self._weights.astype(array.dtype, copy=False))
         ones = self._buffers.get("ones")
         if ones is None or len(ones) < len(array) or ones.dtype != array.dtype:
             ones = self._buffers["ones"] = np.ones(len(array), array.dtype)
@@ -299,6 +311,19 @@ class BufferedWork:
         if n_blocks:
             blocks = array[: n_blocks * FLOAT32_ROWS].reshape(n_blocks, FLOAT32_ROWS, -1)
             total += np.add.reduce(np.matmul(ones[:FLOAT32_ROWS], blocks), axis=0, dtype=np.float64)
+        return total
+
+    def weigh(self, weights: NDArray[Any]) -> None:
+        """Let the rows of the next tile count by weights (b,) in column sums."""
+        self._weights = weights
+
+    @staticmethod
+    def _weigh_columns(array: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:
+        """Sums over weighted rows, in blocks as short as those of rows that count once."""
+        rows = len(array) if array.dtype == np.float64 else FLOAT32_ROWS
+        total = np.zeros(array.shape[1])
+        for start in range(0, len(array), rows):
+            total += weights[start : start + rows] @ array[start : start + rows]
         return total
 
     def _buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

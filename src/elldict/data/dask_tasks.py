@@ -20,6 +20,7 @@ from elldict.backend.base import NUMPY, Array, to_numpy
 from elldict.backend.threads import one_blas_thread
 from elldict.data.dataset import Kernel, Locatable, S, refuse_non_finite, tile_bounds
 from elldict.data.file import Reader
+from elldict.data.weights import bind_by_row
 
 Graph = dict[Any, Any]
 
@@ -137,7 +138,7 @@ Stretch = tuple[Piece[S], ...]
 class StretchBuilder(Generic[S]):
     """A stretch that grows at its end."""
 
-    def __init__(self, grid: Grid, visit: Callable[[Array], S]) -> None:
+    def __init__(self, grid: Grid, visit: Callable[[tuple[int, Array]], S]) -> None:
         self._grid = grid
         self._visit = visit
         self._pieces: list[Piece[S]] = []
@@ -186,7 +187,8 @@ class StretchBuilder(Generic[S]):
         if piece.start % self._grid.tile_rows or piece.stop != self._grid.find_stop(piece.start):
             return piece
         tile = piece.parts[0] if len(piece.parts) == 1 else np.concatenate(piece.parts)
-        return Node(piece.start, piece.stop, 0, self._visit(tile.astype(self._grid.dtype, copy=False)))
+        total = self._visit((piece.start, tile.astype(self._grid.dtype, copy=False)))
+        return Node(piece.start, piece.stop, 0, total)
 
 
 def add_up_nodes(stretch: Iterable[Piece[S]], grid: Grid) -> S:
@@ -316,9 +318,9 @@ def _sum_blocks(job: Job[S], blocks: Iterable[tuple[int, NDArray[Any]]]) -> Stre
 
 def _begin_stretch(job: Job[S]) -> StretchBuilder[S]:
     """Nothing yet; the kernel is bound when the first tile comes: to join whole nodes it is not needed."""
-    bind = cache(partial(job.kernel.bind, NUMPY))
+    bind = cache(partial(bind_by_row, job.kernel, NUMPY))
 
-    def visit(tile: Array) -> S:
-        return bind()(tile)
+    def visit(numbered: tuple[int, Array]) -> S:
+        return bind()(numbered)
 
     return StretchBuilder(job.grid, visit)

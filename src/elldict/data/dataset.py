@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, to_numpy
 from elldict.backend.threads import map_in_order
+from elldict.data.weights import bind_by_row
 from elldict.exceptions import SmallerTilesWarning
 
 TILE_ROWS = 1024
@@ -326,11 +327,11 @@ class ArrayDataset:
         """Add up what the kernel makes of every tile, by `tree_sum`."""
         if self.backend == NUMPY:  # which has no card to run out of memory on
             bounds = tile_bounds(self.n_samples, self.tile_rows)
-            return tree_sum(map_in_order(partial(kernel.bind, NUMPY), bounds, self._tile))
+            return tree_sum(map_in_order(partial(bind_by_row, kernel, NUMPY), bounds, self._numbered_tile))
 
         def add_up() -> S:
-            tiles = map(self._tile, tile_bounds(self.n_samples, self.tile_rows))
-            return tree_sum(map(kernel.bind(self.backend), tiles))
+            tiles = map(self._numbered_tile, tile_bounds(self.n_samples, self.tile_rows))
+            return tree_sum(map(bind_by_row(kernel, self.backend), tiles))
 
         return retry_on_oom(self, add_up)
 
@@ -368,6 +369,9 @@ class ArrayDataset:
     def _digest(self, bounds: tuple[int, int]) -> bytes:
         values = np.ascontiguousarray(to_numpy(self._tile(bounds)))
         return hashlib.blake2b(values.data, digest_size=16).digest()  # other threads go on meanwhile
+
+    def _numbered_tile(self, bounds: tuple[int, int]) -> tuple[int, Array]:
+        return bounds[0], self._tile(bounds)
 
     def _tile(self, bounds: tuple[int, int]) -> Array:
         xp = self.backend.xp

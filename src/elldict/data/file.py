@@ -34,6 +34,7 @@ from elldict.data.dataset import (
     tile_bounds,
     tree_sum,
 )
+from elldict.data.weights import bind_by_row
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 
@@ -321,8 +322,8 @@ class FileDataset(DescribedBySource):
         """Add up what the kernel makes of every tile, by `tree_sum`."""
 
         def bind() -> Callable[[int, Array], S]:
-            visit = kernel.bind(self.backend)
-            return lambda _, tile: visit(tile)
+            visit = bind_by_row(kernel, self.backend)
+            return lambda start, tile: visit((start, tile))
 
         return tree_sum(self._map_tiles(bind))
 

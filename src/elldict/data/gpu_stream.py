@@ -33,6 +33,7 @@ from elldict.data.dataset import (
     tile_bounds,
     tree_sum,
 )
+from elldict.data.weights import bind_by_row
 
 
 def place_on_device(samples: Dataset, device: str | None) -> Dataset:
@@ -97,8 +98,9 @@ class GpuStreamDataset(DescribedBySource):
         """Add up what the kernel makes of every tile, by `tree_sum`."""
 
         def add_up() -> S:
-            visit = kernel.bind(self.backend)
-            return tree_sum(visit(tile) for _, tile in stream_blocks(self.source, self.backend, self.tile_rows))
+            visit = bind_by_row(kernel, self.backend)
+            blocks = stream_blocks(self.source, self.backend, self.tile_rows)
+            return tree_sum(visit((start, tile)) for (start, _), tile in blocks)
 
         return retry_on_oom(self, add_up)
 

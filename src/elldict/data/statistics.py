@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, is_positive_definite, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, is_positive_definite, to_numpy, total
 from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error
 
 LARGEST_EXPONENT = {"float32": 110, "float64": 1000}
@@ -33,21 +33,23 @@ class PartialStatistics:
     Two of them add up by the formula of Chan, Golub and LeVeque: a large mean costs no digits of the scatter.
     """
 
-    weight: int
+    weight: float
     exponent: int
     mean: Array  # (n,), where the samples are, in float64
     scatter: Array  # (n, n)  sum (y - mean)(y - mean)^T
     peak: float  # largest norm of a sample
     non_finite: NonFinite | None  # the first NaN or infinity
+    n_rows: int  # samples, whatever they weigh
+    squared_weight: float  # sum of the squares of their weights
 
     def __add__(self, other: PartialStatistics) -> PartialStatistics:
         if self.exponent != other.exponent:
             exponent = max(self.exponent, other.exponent)
             return self._rescale(exponent) + other._rescale(exponent)
         weight = self.weight + other.weight
-        share = other.weight / weight
+        share = other.weight / weight if weight else 0.0
         apart = other.mean - self.mean
-        later = other.non_finite and replace(other.non_finite, sample=self.weight + other.non_finite.sample)
+        later = other.non_finite and replace(other.non_finite, sample=self.n_rows + other.non_finite.sample)
         return PartialStatistics(
             weight=weight,
             exponent=self.exponent,
@@ -55,6 +57,8 @@ class PartialStatistics:
             scatter=self.scatter + other.scatter + apart[:, None] * apart[None, :] * (self.weight * share),
             peak=max(self.peak, other.peak),
             non_finite=self.non_finite or later,
+            n_rows=self.n_rows + other.n_rows,
+            squared_weight=self.squared_weight + other.squared_weight,
         )
 
     def _rescale(self, exponent: int) -> PartialStatistics:
@@ -70,28 +74,33 @@ class StatisticsKernel:
 
     precision: str
 
-    def bind(self, backend: Backend) -> Callable[[Array], PartialStatistics]:
-        """Return the function that looks at one tile."""
+    def bind(self, backend: Backend) -> Callable[..., PartialStatistics]:
+        """Return the function that looks at one tile, and at the weights (b,) of its samples if they have any."""
         xp, dtype = backend.xp, getattr(backend.xp, self.precision)
         limit = UNIT_EXPONENT[self.precision]
 
-        def visit(Y: Array) -> PartialStatistics:
+        def visit(Y: Array, weights: Array | None = None) -> PartialStatistics:
             rows, n = int(Y.shape[0]), int(Y.shape[1])
+            counts = (rows, rows) if weights is None else (total(weights), total(weights * weights))
             largest = float(xp.maximum(xp.max(Y), -xp.min(Y)))  # NaN and infinity come through
             if not math.isfinite(largest):
                 mean, scatter = backend.asarray(np.zeros(n), "float64"), backend.asarray(np.zeros((n, n)), "float64")
-                return PartialStatistics(rows, -limit, mean, scatter, 0.0, find_non_finite(Y, xp))
+                found = find_non_finite(Y, xp)
+                return PartialStatistics(counts[0], -limit, mean, scatter, 0.0, found, rows, counts[1])
             exponent = min(max(math.frexp(largest)[1], -limit), limit) if largest else -limit
             Y = xp.astype(Y, dtype, copy=False)
             # powers of two round nothing, before the sums or after; after is cheaper, before may be needed
             shrink = math.ldexp(1.0, -exponent)
             if abs(exponent) > SAFE_EXPONENT[self.precision]:
                 Y, shrink = Y * shrink, 1.0
-            mean = xp.sum(Y, axis=0, dtype=xp.float64) / rows
+            weighted = Y if weights is None else Y * xp.astype(weights, dtype)[:, None]
+            mean = xp.sum(weighted, axis=0, dtype=xp.float64) / (counts[0] or 1)
             peak = math.sqrt(float(xp.max(xp.sum(Y * Y, axis=1))))
             Y = Y - xp.astype(mean, dtype)
+            if weights is not None:
+                Y = Y * xp.astype(xp.sqrt(weights), dtype)[:, None]
             scatter = xp.astype(Y.T @ Y, xp.float64, copy=False) * shrink**2
-            return PartialStatistics(rows, exponent, mean * shrink, scatter, peak * shrink, non_finite=None)
+            return PartialStatistics(counts[0], exponent, mean * shrink, scatter, peak * shrink, None, rows, counts[1])
 
         return visit
 
@@ -110,6 +119,7 @@ class SampleStatistics:
     dtype: str  # of the samples
     precision: str  # in which they were multiplied
     backend: Backend = NUMPY  # where they are
+    repeats: float = 1.0  # of n_samples copies only one in so many is new: r sum w^2 / (sum w)^2, after Kish
     tested: dict[float, bool] = field(default_factory=dict, init=False, repr=False)  # limits of the condition number
 
     @cached_property
@@ -232,6 +242,7 @@ def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> Samp
         dtype=samples.dtype,
         precision=precision,
         backend=samples.backend,
+        repeats=found.squared_weight / found.weight,  # weights of a fit add up to its number of samples
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from elldict.backend.base import Backend, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
+from elldict.data.weighted import list_distinct
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.objective import compute_derivatives, primary_of
@@ -44,6 +45,9 @@ which are equal by chance."""
 MAX_REPEAT_ROWS = 8192
 """Samples among which equal ones are sought."""
 
+SEED = 60
+"""Of the samples that are drawn for it where those at hand are copies by weight."""
+
 
 @dataclass(frozen=True)
 class Dependence:
@@ -54,9 +58,16 @@ class Dependence:
 
 
 def measure_dependence(samples: Dataset, whitening: Whitening, estimate: Estimate, drawn: CodeSubsample) -> Dependence:
-    """How samples depend on each other, by runs of neighbours, and by samples that come again among drawn ones."""
-    repeats = 1.0 if drawn.raw is None else measure_repeat_inflation(to_numpy(drawn.raw), samples.n_samples)
-    between = measure_serial_dependence(samples, whitening, estimate)
+    """How samples depend on each other, by runs of neighbours, and by samples that come again among drawn ones.
+
+    Of weighted samples each is looked at once: what their copies cost is known from the weights.
+    """
+    distinct, raw = list_distinct(samples), drawn.raw
+    if distinct is not samples and raw is not None:
+        n_drawn = min(int(raw.shape[0]), distinct.n_samples)
+        raw = distinct.take(np.sort(np.random.default_rng(SEED).choice(distinct.n_samples, n_drawn, replace=False)))
+    repeats = 1.0 if raw is None else measure_repeat_inflation(to_numpy(raw), distinct.n_samples)
+    between = measure_serial_dependence(distinct, whitening, estimate)
     return replace(between, inflation=max(repeats, between.inflation))
 
 

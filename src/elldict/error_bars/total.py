@@ -41,6 +41,7 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: Any) -> Erro
     exact = is_exact_estimate(estimate)
     known = exact or search.options.solver == "power"  # the power method of the paper is left as it is
     between = Dependence() if known else measure_dependence(search.samples, whitening, estimate, drawn)
+    between = replace(between, inflation=max(1.0, between.inflation * statistics.repeats))
     r = search.samples.n_samples / between.inflation
     rows = drawn.rows if estimate.loudness is None else drawn.normalize(estimate.loudness).rows
     dependent = estimate_dependent_errors(rows, estimate, search.options.exponents[-1], r)
@@ -55,7 +56,8 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: Any) -> Erro
     formula = partial(estimate_atom_errors, estimate, whitening, statistics, correlated=correlated, least=least)
     atoms = formula(dependent=dependent, inflation=between.inflation)
     if by_halves is not None:
-        atoms = _weigh_halves(by_halves[np.argsort(found.order)], atoms, formula(), estimate, correlated)
+        alone = formula(inflation=statistics.repeats)
+        atoms = _weigh_halves(by_halves[np.argsort(found.order)], atoms, alone, estimate, correlated)
     if drawn.raw is not None and not exact:
         atoms = add_rounding_errors(atoms, to_numpy(drawn.raw[:, 0]))
     errors = Errors(atoms, dependent, correlated, drifts=between.drifts, inflation=between.inflation)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from elldict.backend.base import STORED, Array, Backend, make_workspace, to_numpy, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
-from elldict.solver.objective import Lp, Objective, Quantities, Terms, Weighted, WithSecondary, sum_term
+from elldict.solver.objective import Lp, Objective, Quantities, Weighted, WithSecondary, sum_term
 from elldict.theory.error_bars import CodeMoments, choose_signs, find_gaussian, gaussian_value, sparsity_score
 
 
@@ -160,8 +160,11 @@ class EvaluationKernel:
     whitener: Array | None = None  # (k, n) rows that whiten samples, where their codes do not tell how loud they are
     to_white: Array | None = None  # (k, n) where squares are summed in k < n whitened coordinates: n^2 may be too many
 
-    def bind(self, backend: Backend) -> Callable[[Array], Statistics]:
-        """Return the function that evaluates one tile; called once by every thread of `Dataset.sum`."""
+    def bind(self, backend: Backend) -> Callable[..., Statistics]:
+        """Return the function that evaluates one tile; called once by every thread of `Dataset.sum`.
+
+        Samples that have weights (b,) count by them in every sum.
+        """
         xp, stored = backend.xp, STORED[self.precision]
         dtype, work = getattr(xp, stored), make_workspace(backend, self.precision)
         rescale = _power_of_two(self.scale, self.precision)
@@ -172,8 +175,19 @@ class EvaluationKernel:
         to_white = None if self.to_white is None else backend.asarray(self.to_white, stored).T
         with_gradient, with_moments = Quantities.GRADIENT in self.quantities, Quantities.MOMENTS in self.quantities
 
-        def evaluate_tile(Y: Array) -> Statistics:
+        def evaluate_tile(Y: Array, weights: Array | None = None) -> Statistics:
             Y = xp.astype(Y, dtype, copy=False)
+            n_rows = float(Y.shape[0]) if weights is None else total(weights)
+            if weights is not None:
+                weights = xp.astype(weights, dtype, copy=False)
+                work.weigh(weights)
+
+            def weigh(array: Array) -> Array:
+                """Rows of an array (b, m), each times its weight."""
+                if weights is None:
+                    return array
+                return work.map(xp.multiply, array, weights[:, None], into="tile weighted")
+
             # centred here, not in the products: a large mean would cost them their digits
             Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="tile samples")
             Y = Y if rescale == 1 else work.map(xp.multiply, Y, rescale, into="tile samples")
@@ -182,7 +196,7 @@ class EvaluationKernel:
                 scales = self.loudness.compute_scales(Z if whitener is None else Y @ whitener)
                 Z = work.map(xp.multiply, Z, scales, into="scaled codes")
                 Y = work.map(xp.multiply, Y, scales, into="scaled samples")
-            terms, n_rows = self.objective.terms(Z, self.quantities, work, xp), int(Y.shape[0])
+            terms = self.objective.terms(Z, self.quantities, work, xp)
             known: dict[tuple[int, ...], Array] = {}
             scaled = not isinstance(terms.gain, float) or terms.gain != 1.0
             G = secondary = inactive = value = slope = g2 = z2 = gz = None
@@ -190,11 +204,11 @@ class EvaluationKernel:
             # sums of tiles are float64, and copies of buffers that the next tile writes over: 10^7 float32 terms would
             # lose five digits
             if with_gradient:
-                G = xp.astype(work.matmul(terms.g.T, Y, into="tile gradient"), xp.float64)
+                G = xp.astype(work.matmul(weigh(terms.g).T, Y, into="tile gradient"), xp.float64)
                 if scaled:
                     G = (terms.gain if isinstance(terms.gain, float) else terms.gain[:, None]) * G
                 if terms.secondary is not None:
-                    secondary = xp.astype(work.matmul(terms.secondary.T, Y, into="tile gradient"), xp.float64)
+                    secondary = xp.astype(work.matmul(weigh(terms.secondary).T, Y, into="tile gradient"), xp.float64)
             if with_moments:
                 slope = sum_term(terms.slope, n_rows, work, xp, known)
                 g2 = sum_term((terms.g, terms.g) if terms.g2 is None else terms.g2, n_rows, work, xp, known)
@@ -208,19 +222,18 @@ class EvaluationKernel:
                 for name, term in terms.extra.items():
                     extra[name] = sum_term(term, n_rows, work, xp, known)
             if Quantities.INACTIVE in self.quantities:
-                inactive = _sum_inactive(terms, Y if to_white is None else Y @ to_white, xp)
+                assert terms.inactive is not None, "only the likelihood knows which codes are inactive"
+                inactive = _sum_inactive(weigh(terms.inactive), Y if to_white is None else Y @ to_white, xp)
             if terms.value is not None or not with_gradient:
                 F = Weighted(((terms.gain, (terms.g, Z)),)) if terms.value is None else terms.value
                 value = sum_term(F, n_rows, work, xp, known)
-            return Statistics(float(n_rows), value, G, slope, g2, z2, gz, inactive, secondary, extra)
+            return Statistics(n_rows, value, G, slope, g2, z2, gz, inactive, secondary, extra)
 
         return evaluate_tile
 
 
-def _sum_inactive(terms: Terms, Y: Array, xp: Any) -> Array:
-    """Sum of P(code is inactive) y y^T over a tile, for each atom (m, n, n)."""
-    weights = terms.inactive
-    assert weights is not None, "only the likelihood knows which codes are inactive"
+def _sum_inactive(weights: Array, Y: Array, xp: Any) -> Array:
+    """Sum of P(code is inactive) y y^T over a tile, for each atom (m, n, n); weights (b, m) are the probabilities."""
     weighted = (weights[:, i : i + 1] * Y for i in range(int(weights.shape[1])))
     return xp.stack([xp.astype(share.T @ Y, xp.float64) for share in weighted])
 

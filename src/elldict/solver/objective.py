@@ -77,8 +77,8 @@ class Terms:
     extra: Mapping[str, Term] = field(default_factory=dict)
 
 
-def sum_term(term: Term, n_rows: int, work: Work, xp: Any, known: dict[tuple[int, ...], Array]) -> Array:
-    """Column sums (m,) of a term over the rows of a tile, in float64.
+def sum_term(term: Term, n_rows: float, work: Work, xp: Any, known: dict[tuple[int, ...], Array]) -> Array:
+    """Column sums (m,) of a term over the rows of a tile, in float64; `n_rows` is their number, or their weight.
 
     `known` holds the sums of parts that several terms share, by identity of their arrays.
     """

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import to_numpy
-from elldict.data.dataset import ArrayDataset, non_finite_error
+from elldict.data.dataset import ArrayDataset, Dataset, non_finite_error
 from elldict.data.statistics import Loudness, PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
+from elldict.data.weighted import WeightedDataset, count_copies
 from elldict.result import Estimate
 from elldict.solver.change import ChangeTest
 from elldict.solver.code_subsample import LEAST_NOISE, fit_with_signs
@@ -125,7 +126,7 @@ class OnlineModel:
             n_steps=0,
             n_evaluated=n_passes * r,
             weight=r,
-            squared_weight=r,
+            squared_weight=r * statistics.repeats,
             running=RunningStatistics.of(statistics),
             statistics=statistics,
             whitening=whitening,
@@ -189,27 +190,43 @@ class OnlineModel:
             mixed=self.mixed,
         )
 
-    def update(self, samples: ArrayDataset, half_life: float | None) -> OnlineModel:
-        """The model after a batch, which is evaluated once; whatever is wrong with it, this model stays as it is."""
+    def update(self, samples: ArrayDataset, half_life: float | None, weights: Matrix | None = None) -> OnlineModel:
+        """The model after a batch, which is evaluated once; whatever is wrong with it, this model stays as it is.
+
+        Weights (b,), if there are any, are positive.
+        """
         model = self
-        for start, stop in self._split(samples.n_samples, half_life):
-            part = ArrayDataset(samples.X[start:stop, :])
+        for start, stop in self._split(samples.n_samples, half_life, weights):
+            part: Dataset = ArrayDataset(samples.X[start:stop, :])
+            if weights is not None:
+                part = WeightedDataset(part, weights[start:stop], count_copies(weights[start:stop]))
             partial = part.sum(StatisticsKernel("float64" if self.whiten else samples.dtype))
             partial = replace(partial, mean=to_numpy(partial.mean), scatter=to_numpy(partial.scatter))
             if partial.non_finite is not None:
                 raise non_finite_error(samples, replace(partial.non_finite, sample=start + partial.non_finite.sample))
             model = (
-                model._add_weight(partial, half_life)
+                model._add_weight(partial, part.n_samples, half_life)
                 ._update_whitening(part.dtype)
                 ._take_steps(part, partial)
                 ._update_law(part.dtype)
             )
-        keep = None if half_life is None else compute_keep(samples.n_samples, half_life)
+        weight = samples.n_samples if weights is None else float(np.sum(weights))
+        keep = None if half_life is None else compute_keep(weight, half_life)
         signs, r = model.lp.stats.signs, model.effective_samples
         return replace(model, change=model.change.end_batch(model.n_seen, r, keep, signs))
 
-    def _split(self, n_samples: int, half_life: float | None) -> Iterator[tuple[int, int]]:
-        """Bounds of parts so small that one step is enough for each."""
+    def _split(
+        self, n_samples: int, half_life: float | None, weights: Matrix | None = None
+    ) -> Iterator[tuple[int, int]]:
+        """Bounds of parts so small that one step is enough for each; of equal weight, as far as samples allow."""
+        if weights is not None:
+            ends = np.cumsum(weights)
+            for begin, end in self._split(math.ceil(ends[-1]), half_life):
+                first, last = (int(k) for k in np.searchsorted(ends, (begin, end)))
+                last = n_samples if end >= ends[-1] else last
+                if last > first:
+                    yield first, last
+            return
         start, weight = 0, self.weight
         longest = math.inf if half_life is None else half_life / PARTS_PER_HALF_LIFE
         while start < n_samples:
@@ -220,17 +237,17 @@ class OnlineModel:
             yield start, stop
             start = stop
 
-    def _add_weight(self, partial: PartialStatistics, half_life: float | None) -> OnlineModel:
-        """With all that is kept decayed, and the weight of a part added to it."""
+    def _add_weight(self, partial: PartialStatistics, n_samples: int, half_life: float | None) -> OnlineModel:
+        """With all that is kept decayed, and the weight of a part of so many samples added to it."""
         b = partial.weight
         keep = compute_keep(b, half_life)
         return replace(
             self,
-            n_seen=self.n_seen + b,
+            n_seen=self.n_seen + n_samples,
             n_steps=self.n_steps + 1,
-            n_evaluated=self.n_evaluated + b,
+            n_evaluated=self.n_evaluated + n_samples,
             weight=keep * self.weight + b,
-            squared_weight=keep**2 * self.squared_weight + b,
+            squared_weight=keep**2 * self.squared_weight + partial.squared_weight,
             running=self.running.add(partial, keep),
             new_to_whitening=keep * self.new_to_whitening + b,
             # codes of the early atoms, which were further off, are forgotten in any case
@@ -260,18 +277,21 @@ class OnlineModel:
             and replace(self.likelihood, A=_change_coordinates(self.likelihood.A, self.whitening, whitening)),
         )
 
-    def _take_steps(self, part: ArrayDataset, partial: PartialStatistics) -> OnlineModel:
+    def _take_steps(self, part: Dataset, partial: PartialStatistics) -> OnlineModel:
         """After the steps of a part."""
         precision = choose_precision(self.p, dtype=part.dtype, code_bound=_bound_codes(partial, self.whitening))
         index = np.arange(0, part.n_samples, -(-part.n_samples // EVALUATED_ROWS), dtype=np.int64)
         rows = self.whitening.whiten(part.take(index))
-        histogram = self.histogram.add(rows @ self.chosen.A.T, float(part.n_samples))
+        histogram = self.histogram.add(rows @ self.chosen.A.T, float(partial.weight))
         rows = rows if self.loudness is None else self.loudness.normalize(rows)
         # in units that stay: heavy tails change the scale of a whitening more than that of codes
         codes = rows @ self.chosen.A.T * (self.code_units / measure_units(self.chosen.A, self.whitening))
         # those of the part itself: the noise of its linear terms then cancels
         second_moments = None if self.lp.stats.signs is None else _measure_second_moments(partial, self.whitening)
         lp, lp_gradients, lp_stats = self._take_step(self.lp, Lp(self.p), part, rows, precision, second_moments)
+        # samples of unequal weights are as much evidence of a change as fewer of equal ones
+        evidence = partial.weight / partial.squared_weight
+        lp_stats = lp_stats if evidence == 1 else scale_sums(lp_stats, evidence)
         if self.likelihood is None:
             change = self.change.add(((lp_stats, self.lp.A),), codes)
             return replace(self, histogram=histogram, lp=lp, change=change)
@@ -279,7 +299,8 @@ class OnlineModel:
         largest_lag = math.sqrt(float(np.max(np.sum(self.likelihood.lag**2, axis=1))))
         objective = self._make_likelihood(least_noise=(MIN_NOISE_PER_MOVE * largest_lag) ** 2)
         likelihood, gradients, stats = self._take_step(self.likelihood, objective, part, rows, precision)
-        cross = self.cross + np.mean(gradients * lp_gradients, axis=0) * part.n_samples
+        stats = stats if evidence == 1 else scale_sums(stats, evidence)
+        cross = self.cross + np.mean(gradients * lp_gradients, axis=0) * partial.weight
         # a path that began elsewhere turns to its maximum whatever samples do, one that is exact by its rounding, and
         # one of whitened samples, if it is sharper than l_p, as their whitening gets better
         there = self.likelihood.stats.weight > AT_MAXIMUM * self.lp.stats.weight
@@ -296,7 +317,7 @@ class OnlineModel:
         self,
         path: OnlinePath,
         objective: Objective,
-        part: ArrayDataset,
+        part: Dataset,
         rows: Matrix,
         precision: str,
         second_moments: Matrix | None = None,
@@ -344,7 +365,7 @@ class OnlineModel:
         return apply_hausman_test(self.lp.stats.moments, stats, distance, unidentifiable, n_sd)
 
 
-def compute_keep(n_samples: int, half_life: float | None) -> float:
+def compute_keep(n_samples: float, half_life: float | None) -> float:
     """Share of its weight that a sample keeps while so many others come."""
     return 1.0 if half_life is None else 0.5 ** (n_samples / half_life)
 
