@@ -43,7 +43,7 @@ MIN_TOL = 1e-15
 """Steps of this length are rounding: a smaller tolerance is taken for this one."""
 
 PLAIN_RESULTS = ["noise_std", "expected_error", "corruption_rate", "corruption_scale", "objective", "converged"]
-PLAIN_RESULTS += ["status", "refined", "n_iter", "n_passes", "history"]
+PLAIN_RESULTS += ["status", "refined", "n_iter", "n_passes", "history", "warnings"]
 """Results that are numbers and words, and become attributes as they are."""
 
 
