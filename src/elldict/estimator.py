@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.utils import Tags
+from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from elldict import transform as coding
@@ -26,6 +26,7 @@ from elldict.persistence import pack_model, write
 from elldict.progress import progress_bar
 from elldict.result import Callback, FitResult
 from elldict.solver.loop import FitLog
+from elldict.summary import make_html, make_summary
 from elldict.validation import (
     check_batch,
     check_callback,
@@ -284,6 +285,17 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self)
         write(path, *pack_model(self))
 
+    def summary(self) -> str:
+        """Say what was fitted, how sure it is and what it doubts, with a table of the first atoms.
+
+        Returns
+        -------
+        str
+            Lines of text, to be printed.
+        """
+        check_is_fitted(self)
+        return make_summary(self)
+
     def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
         atoms = backend.asarray(result.components, dtype)
@@ -322,6 +334,18 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _name_rows(self, atoms: Array, unmixing: Array, mean: Array) -> None:
         """Keep atoms (m, n), the rows (m, n) that make their codes, and the mean (n,), under the names of the class."""
         raise NotImplementedError
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's display of the parameters, and the fit."""
+        parameters = str(estimator_html_repr(self))
+        return parameters + make_html(self) if hasattr(self, "warnings_") else parameters
+
+    def _repr_html_inner(self) -> str:
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: self._html_repr() if kind == "text/html" else text for kind, text in bundle.items()}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

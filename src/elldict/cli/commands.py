@@ -16,8 +16,6 @@ from elldict.atomic import temporary_beside, write_atomically
 from elldict.cli.errors import MistakeError, raise_as_mistakes
 from elldict.cli.printing import (
     describe_file,
-    describe_fit,
-    describe_model,
     print_demo,
     print_summary,
     show_demo_progress,
@@ -204,9 +202,10 @@ def fit(
     seconds = time.perf_counter() - began
     model.save(output)
     if not quiet:
-        shape = (samples.n_samples, samples.n_features)
-        lines = (*describe_fit(model, shape, seconds), ("model", describe_file(output)))
-        print_summary(f"[bold]Learned {model.n_components_} atoms[/] from {shape[0]} samples", lines)
+        from elldict.summary import describe_fit  # noqa: PLC0415
+
+        lines = (*describe_fit(model, seconds), ("model", describe_file(output)))
+        print_summary(f"[bold]Learned {model.n_components_} atoms[/] from {samples.n_samples} samples", lines)
 
 
 @app.command()
@@ -250,6 +249,8 @@ def score(model: ModelFile, data: DataFile, column: Column = None, block_size: B
 @app.command()
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
+    from elldict.summary import describe_model  # noqa: PLC0415
+
     fitted = _open_model(model)
     lines = (("file", describe_file(model)), *describe_model(fitted))
     print_summary(f"[bold]{type(fitted).__name__}[/]", lines)
