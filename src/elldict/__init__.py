@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from elldict import datasets, exceptions, metrics, theory
+    from elldict import datasets, exceptions, metrics, plot, theory
     from elldict.data.open import open_samples
     from elldict.dictionary_learning import LpDictionaryLearning
     from elldict.ica import LpICA
@@ -26,6 +26,7 @@ __all__ = [
     "load",
     "metrics",
     "open_samples",
+    "plot",
     "stability",
     "theory",
 ]

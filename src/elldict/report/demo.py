@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 import os
@@ -23,15 +22,8 @@ from numpy.typing import NDArray
 
 from elldict import __version__
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.report.figures import (
-    draw_curves,
-    draw_noise_trials,
-    encode_png,
-    make_inline_svg,
-    paint_atoms,
-    paint_digits,
-    paint_matrix,
-)
+from elldict.report.figures import draw_curves, draw_noise_trials, paint_digits, paint_matrix
+from elldict.report.pictures import embed, make_inline_svg, paint_atoms
 from elldict.report.studies import (
     EXACT,
     N_KEPT,
@@ -192,8 +184,7 @@ def _find_best(digits: Digits, *, learned: bool) -> Reconstruction:
 
 def _embed(paint: Callable[[NDArray[Any], Palette], NDArray[np.uint8]], values: NDArray[Any]) -> dict[str, str]:
     """Data URIs of a picture, in light and in dark."""
-    pngs = {name: encode_png(paint(values, palette)) for name, palette in (("light", LIGHT), ("dark", DARK))}
-    return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in pngs.items()}
+    return embed(lambda palette: paint(values, palette))
 
 
 def format_percent(share: float, digits: int = 3) -> str:
