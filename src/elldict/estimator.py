@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,10 +15,12 @@ from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from elldict import transform as coding
+from elldict.atomic import write_atomically
 from elldict.backend.base import NUMPY, Array, Backend
 from elldict.backend.threads import one_blas_thread
 from elldict.checkpoint import digest, open_checkpoint
 from elldict.data.dataset import Dataset
+from elldict.data.file import import_optional
 from elldict.data.gpu_stream import place_on_device
 from elldict.data.halves import check_groups
 from elldict.estimation import Options
@@ -295,6 +299,40 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         check_is_fitted(self)
         return make_summary(self)
+
+    def report(
+        self,
+        X: Any,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> str:
+        """Make a page about the fit: atoms, how sure they are, what was assumed, codes, and what to do next.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Dataset
+            Samples whose codes are shown, as rows; whatever `fit` takes. A few thousand of them are read.
+        path : str or path-like, default=None
+            File to write, by custom ``.html``; an older one is replaced.
+        names : sequence of str, default=None
+            Names of the features; None takes those of the samples of the fit, if they had any.
+        shape : tuple of int, default=None
+            Shape of an image, (h, w) or (h, w, 3), if samples are images.
+
+        Returns
+        -------
+        str
+            The page: HTML that loads nothing.
+        """
+        check_is_fitted(self)
+        for package in ("matplotlib", "jinja2"):
+            import_optional(package, "plot")
+        page: str = importlib.import_module("elldict.report.own").make_report(self, X, names=names, shape=shape)
+        if path is not None:
+            write_atomically(Path(path), lambda stream: stream.write(page.encode()))
+        return page
 
     def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""

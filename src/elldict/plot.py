@@ -76,10 +76,10 @@ def atoms(
     --------
     >>> from sklearn.datasets import load_digits
     >>> import elldict
-    >>> model = elldict.LpICA(20, random_state=0, refine=None).fit(load_digits().data)
+    >>> model = elldict.LpICA(12, random_state=0, refine=None).fit(load_digits().data)
     >>> ax = elldict.plot.atoms(model, shape=(8, 8))
     >>> ax.get_title(loc="left")
-    '20 atoms, strongest first'
+    '12 atoms, strongest first'
     """
     check_is_fitted(model)
     if kind not in KINDS:
@@ -98,17 +98,19 @@ def atoms(
         side = min(0.9, 10 / n_columns)
         inches = (max(side * n_columns, 4.0), max(side * n_rows * image[0] / image[1] * tall, 0.8) + 0.6)
         with _open_axes(ax, inches) as axes:
-            drawing.draw_images(axes, shown.reshape(-1, *image), numbers, wrong, len(found), n_columns)
+            _set_title(
+                axes, drawing.draw_images(axes, shown.reshape(-1, *image), numbers, wrong, len(found), n_columns)
+            )
     elif chosen_kind == "bars":
         n_columns = drawing.choose_columns(len(numbers), 1.5 if ax is None else drawing.measure_ratio(ax))
         width, height = drawing.PANEL_INCHES
         inches = (max(width * n_columns, 4.0), height * -(-len(numbers) // n_columns) + 0.7)
         texts = labels if labels is not None else [str(number) for number in range(found.shape[1])]
         with _open_axes(ax, inches) as axes:
-            drawing.draw_bars(axes, shown, texts, numbers, wrong, len(found), n_columns)
+            _set_title(axes, drawing.draw_bars(axes, shown, texts, numbers, wrong, len(found), n_columns))
     else:
         with _open_axes(ax, (8.0, min(1.6 + 0.12 * len(numbers), 6.0))) as axes:
-            drawing.draw_map(axes, shown, labels, numbers, len(found))
+            _set_title(axes, drawing.draw_map(axes, shown, labels, numbers, len(found)))
     return axes
 
 
@@ -135,7 +137,7 @@ def errors(model: Any, *, within: float = WITHIN, ax: Axes | None = None) -> Axe
     _require_matplotlib()
     drawing = importlib.import_module("elldict.report.fit_plots")
     with _open_axes(ax, (8.0, 4.2)) as axes:
-        drawing.draw_errors(axes, read_errors(model), model.expected_error_, within)
+        _set_title(axes, drawing.draw_errors(axes, read_errors(model), model.expected_error_, within))
     return axes
 
 
@@ -163,7 +165,8 @@ def convergence(model: Any, *, quantity: str = "step", ax: Axes | None = None) -
     _require_matplotlib()
     drawing = importlib.import_module("elldict.report.fit_plots")
     with _open_axes(ax, (8.0, 4.2)) as axes:
-        drawing.draw_convergence(axes, model.history_, quantity, *describe_end(model))
+        drawing.draw_convergence(axes, model.history_, quantity)
+        _set_title(axes, describe_end(model))
     return axes
 
 
@@ -215,9 +218,9 @@ def codes(
     found = sampling.take_codes(model, samples, index)[:, numbers]
     with _open_axes(ax, (8.0, 1.2 + 0.42 * len(numbers))) as axes:
         if over_time:
-            drawing.draw_series(axes, found, numbers, first, model.n_components_)
+            _set_title(axes, drawing.draw_series(axes, found, numbers, first, model.n_components_))
         else:
-            drawing.draw_codes(axes, found, numbers, read_laws(model), model.n_components_)
+            _set_title(axes, drawing.draw_codes(axes, found, numbers, read_laws(model), model.n_components_))
     return axes
 
 
@@ -310,6 +313,10 @@ def _check_which(which: Sequence[int] | None, n_atoms: int, most: int) -> NDArra
 
 def _require_matplotlib() -> None:
     import_optional("matplotlib", "plot")
+
+
+def _set_title(axes: Axes, caption: tuple[str, str]) -> None:
+    importlib.import_module("elldict.report.style").set_title(axes, caption)
 
 
 @contextmanager

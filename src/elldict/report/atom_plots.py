@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from elldict.report.pictures import measure_tiles, paint_images, scale_atoms, tile
-from elldict.report.style import LIGHT, frame_axes, interpolate, set_title
+from elldict.report.style import LIGHT, Caption, frame_axes, interpolate
 from elldict.summary import find_strongest, format_error
 
 Matrix = NDArray[np.float64]
@@ -50,7 +50,7 @@ def measure_ratio(axes: Axes) -> float:
 
 def draw_images(
     axes: Axes, atoms: Matrix, numbers: NDArray[np.intp], errors: Matrix, n_atoms: int, n_columns: int
-) -> None:
+) -> Caption:
     """Atoms (k, h, w) or (k, h, w, 3) as tiles; few enough of them have their number and error below."""
     below = LABEL_PIXELS if len(atoms) <= MOST_LABELLED else 0
     axes.imshow(tile(paint_images(atoms, LIGHT), n_columns, below), interpolation="nearest")
@@ -64,8 +64,13 @@ def draw_images(
             axes.text(x, y, label, ha="center", va="center", size="x-small", color=LIGHT.muted)
     axes.axis("off")
     axes.set_anchor("NW")
-    coloured = "colours are those of the atom around grey" if atoms.ndim == 4 else "blue is positive, orange negative"
-    _set_title(axes, len(atoms), n_atoms, f"{coloured}; each scaled to its largest entry")
+    return describe_atoms(len(atoms), n_atoms), describe_colours(in_colour=atoms.ndim == 4)
+
+
+def describe_colours(*, in_colour: bool) -> str:
+    """How to read an image of an atom."""
+    coloured = "colours are those of the atom around grey" if in_colour else "blue is positive, orange negative"
+    return f"{coloured}; each scaled to its largest entry"
 
 
 def draw_bars(
@@ -76,7 +81,7 @@ def draw_bars(
     errors: Matrix,
     n_atoms: int,
     n_columns: int,
-) -> None:
+) -> Caption:
     """The strongest features of each atom (k, n), in a panel of its own within the axes."""
     n_rows = -(-len(atoms) // n_columns)
     for place, (atom, number) in enumerate(zip(atoms, numbers, strict=True)):
@@ -86,10 +91,10 @@ def draw_bars(
         panel = axes.inset_axes(bounds)
         _draw_panel(panel, atom, names)
         text = f"atom {number}: {format_error(errors[number])}"
-        panel.set_title(text, loc="left", size="small", color=LIGHT.ink, weight="bold", pad=3)
+        panel.set_title(text, loc="left", size="medium", color=LIGHT.ink, weight="bold", pad=3)
     axes.axis("off")
     most = f"the {N_BARS} strongest features of each" if atoms.shape[1] > N_BARS else "their features"
-    _set_title(axes, len(atoms), n_atoms, f"{most}, and the error of the atom")
+    return describe_atoms(len(atoms), n_atoms), f"{most}, and the error of the atom"
 
 
 def _draw_panel(panel: Axes, atom: Matrix, names: Sequence[str]) -> None:
@@ -103,7 +108,7 @@ def _draw_panel(panel: Axes, atom: Matrix, names: Sequence[str]) -> None:
         side = -math.copysign(0.05 * largest, value)
         align = "right" if value > 0 else "left"
         name = shorten(names[feature])
-        panel.text(side, place, name, ha=align, va="center", size="x-small", color=LIGHT.ink, parse_math=False)
+        panel.text(side, place, name, ha=align, va="center", size="small", color=LIGHT.ink, parse_math=False)
     panel.axvline(0, color=LIGHT.line, linewidth=1)
     # names of positive bars need the left side, which negative bars need too
     panel.set(xlim=(-1.1 * largest, 1.1 * largest), ylim=(N_BARS - 0.4, -0.6), xticks=[], yticks=[])
@@ -117,7 +122,9 @@ def shorten(name: object) -> str:
     return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}\u2026"
 
 
-def draw_map(axes: Axes, atoms: Matrix, names: Sequence[str] | None, numbers: NDArray[np.intp], n_atoms: int) -> None:
+def draw_map(
+    axes: Axes, atoms: Matrix, names: Sequence[str] | None, numbers: NDArray[np.intp], n_atoms: int
+) -> Caption:
     """Atoms (k, n) as rows of one picture, each scaled to its largest entry."""
     colours = interpolate(LIGHT.negative, LIGHT.tile, LIGHT.positive)
     axes.imshow(scale_atoms(atoms), cmap=colours, vmin=-1, vmax=1, aspect="auto", interpolation="antialiased")
@@ -131,12 +138,11 @@ def draw_map(axes: Axes, atoms: Matrix, names: Sequence[str] | None, numbers: ND
     frame_axes(axes, "both")
     axes.grid(visible=False)
     axes.spines["bottom"].set_visible(False)
-    _set_title(axes, len(atoms), n_atoms, "blue is positive, orange negative; each scaled to its largest entry")
+    return describe_atoms(len(atoms), n_atoms), describe_colours(in_colour=False)
 
 
-def _set_title(axes: Axes, n_shown: int, n_atoms: int, note: str, pad: float = 6) -> None:
-    """How many atoms are shown, and how to read them."""
+def describe_atoms(n_shown: int, n_atoms: int) -> str:
+    """How many atoms are shown."""
     count = "1 atom" if n_atoms == 1 else f"{n_atoms} atoms"
     title = f"{count}, strongest first" if n_shown == n_atoms > 1 else f"{n_shown} of {count}"
-    title = count if n_atoms == 1 else title
-    set_title(axes, title, note, pad)
+    return count if n_atoms == 1 else title

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from elldict.report.style import LIGHT, frame_axes, set_title
+from elldict.report.style import LIGHT, Caption, frame_axes
 from elldict.result import Iteration
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood
 from elldict.summary import EXACT, format_error, to_degrees
@@ -21,7 +21,7 @@ Matrix = NDArray[np.float64]
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def draw_errors(axes: Axes, errors: Matrix, expected: float, threshold: float) -> None:
+def draw_errors(axes: Axes, errors: Matrix, expected: float, threshold: float) -> Caption:
     """Error of each atom (m,) on a log axis, exact ones at its foot, those that are not known at its top."""
     numbers, percent = np.arange(len(errors)), 100 * errors
     known = np.isfinite(errors)
@@ -44,9 +44,9 @@ def draw_errors(axes: Axes, errors: Matrix, expected: float, threshold: float) -
     whole = f"{n_sure} of {len(errors)} atoms" if len(errors) > 1 else "The atom"
     verb = ("are" if len(errors) > 1 else "is") + ("" if n_sure or len(errors) > 1 else " not")
     words = f"{whole} {verb} known to within {to_degrees(threshold):.2g} degrees"
-    note = "all are exact" if expected < EXACT else f"{format_error(expected)} in the mean"
+    note = "all are exact" if expected < EXACT else f"the mean error is {format_error(expected)}"
     note += f"; {np.sum(~known)} not known (x)" if not np.all(known) else ""
-    set_title(axes, words, note)
+    return words, note
 
 
 def _choose_lowest(percent: Matrix, threshold: float) -> float:
@@ -84,11 +84,10 @@ LEAST_STEP = 1e-16
 """Steps below this are rounding."""
 
 
-def draw_convergence(axes: Axes, history: Sequence[Iteration], quantity: str, ended: str, note: str) -> None:
+def draw_convergence(axes: Axes, history: Sequence[Iteration], quantity: str) -> None:
     """Steps or objectives of all iterations against passes; bands tell phases apart."""
     axes.set(xlabel="passes over the samples", ylabel=QUANTITIES[quantity])
     frame_axes(axes, "y")
-    set_title(axes, ended, note)
     if not history:
         axes.text(0.5, 0.5, "no iterations", color=LIGHT.muted, transform=axes.transAxes, ha="center", va="center")
         return
@@ -179,7 +178,7 @@ class CodeLaws:
         return np.asarray(np.exp(logs).reshape(inner.shape).mean(axis=1))
 
 
-def draw_codes(axes: Axes, codes: Matrix, numbers: NDArray[np.intp], laws: CodeLaws, n_atoms: int) -> None:
+def draw_codes(axes: Axes, codes: Matrix, numbers: NDArray[np.intp], laws: CodeLaws, n_atoms: int) -> Caption:
     """Densities of codes (r, k) of some atoms, one below the other, and the laws that were fitted to them."""
     edges = np.linspace(-REACH, REACH, N_CODE_BINS + 1)
     middles = (edges[1:] + edges[:-1]) / 2
@@ -199,13 +198,8 @@ def draw_codes(axes: Axes, codes: Matrix, numbers: NDArray[np.intp], laws: CodeL
     axes.set(xlim=(-REACH, REACH), ylim=(len(numbers) - 0.6, -1.1), xlabel="code, in standard deviations")
     axes.set_yticks(np.arange(len(numbers)) - 0.3, [f"atom {number}" for number in numbers])
     frame_axes(axes, "x")
-    _set_codes_title(
-        axes,
-        "Codes",
-        len(numbers),
-        n_atoms,
-        "filled: samples; line: the law that was fitted; heights are roots, spikes at zero are cut off",
-    )
+    note = "filled: samples; line: the law that was fitted; heights are roots, spikes at zero are cut off"
+    return _describe_codes("Codes", len(numbers), n_atoms), note
 
 
 def _choose_top(density: Matrix) -> float:
@@ -215,7 +209,7 @@ def _choose_top(density: Matrix) -> float:
     return math.sqrt(min(np.max(density), MOST_ABOVE * np.max(others)) or 1.0)
 
 
-def draw_series(axes: Axes, codes: Matrix, numbers: NDArray[np.intp], first: int, n_atoms: int) -> None:
+def draw_series(axes: Axes, codes: Matrix, numbers: NDArray[np.intp], first: int, n_atoms: int) -> Caption:
     """Codes (r, k) of consecutive samples, one atom below the other."""
     size = np.std(codes, axis=0)
     scaled = codes / np.where(size > 0, size, 1.0)
@@ -228,9 +222,8 @@ def draw_series(axes: Axes, codes: Matrix, numbers: NDArray[np.intp], first: int
     axes.set_yticks(np.arange(len(numbers)), [f"atom {number}" for number in numbers])
     frame_axes(axes, "x")
     note = "each in units of its standard deviation, cut off beyond its neighbours"
-    _set_codes_title(axes, "Codes of consecutive samples", len(numbers), n_atoms, note)
+    return _describe_codes("Codes of consecutive samples", len(numbers), n_atoms), note
 
 
-def _set_codes_title(axes: Axes, what: str, n_shown: int, n_atoms: int, note: str) -> None:
-    some = "" if n_shown == n_atoms else f", {n_shown} of {n_atoms} atoms"
-    set_title(axes, f"{what}{some}", note)
+def _describe_codes(what: str, n_shown: int, n_atoms: int) -> str:
+    return what if n_shown == n_atoms else f"{what}, {n_shown} of {n_atoms} atoms"

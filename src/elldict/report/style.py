@@ -62,8 +62,13 @@ def interpolate(*colours: str) -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("interpolated", colours)
 
 
-def set_title(axes: Axes, title: str, note: str, pad: float = 6) -> None:
+Caption = tuple[str, str]
+"""What is seen, and how to read it: drawings return it, plots write it above them and pages below."""
+
+
+def set_title(axes: Axes, caption: Caption, pad: float = 6) -> None:
     """What is seen, and below it, in a quiet colour, how to read it; `pad` points above the axes."""
+    title, note = caption
     axes.set_title(title, loc="left", color=LIGHT.ink, weight="bold", pad=pad + 15)
     lifted: dict[str, Any] = {
         "xy": (0, 1),
