@@ -239,12 +239,14 @@ class LpICA(LpEstimator):
     def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
         if self.whiten == "arbitrary-variance":
             unit = math.sqrt(self.n_samples_seen_)
+            mixture = result.mixture
             result = replace(
                 result,
                 components=result.components * unit,
                 unmixing=result.unmixing / unit,
                 scale=result.scale / unit,
                 noise_std=result.noise_std / unit,
+                mixture=None if mixture is None else replace(mixture, std=mixture.std / unit),
             )
         super()._keep(result, backend, dtype)
 
