@@ -91,7 +91,7 @@ def demo(
     Takes under a minute and needs no network. The picture in the README was made by
     'elldict demo --picture docs/images/demo.png --force'.
     """
-    _require_page_packages("the demo")
+    _require_page_packages("the demo", "demo")
     if picture is not None and picture.resolve() == output.resolve():
         raise MistakeError(f"page and picture are both {output}. Choose two names.")
     for path in [output] if picture is None else [output, picture]:
@@ -257,7 +257,7 @@ def report(
     force: Force = False,
 ) -> None:
     """Write a page about a model: its atoms, how sure they are, what was assumed, and what to do next."""
-    _require_page_packages("a report")
+    _require_page_packages("a report", "plot")
     _check_output(output, force, inputs=(model, data))
     fitted = _open_model(model)
     with raise_as_mistakes():
@@ -279,11 +279,11 @@ def info(model: ModelFile) -> None:
     print_summary(f"[bold]{type(fitted).__name__}[/]", lines)
 
 
-def _require_page_packages(what: str) -> None:
+def _require_page_packages(what: str, extra: str) -> None:
     """Say which packages are missing before the work starts."""
     missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
     if missing:
-        raise MistakeError(f"{what} needs {' and '.join(missing)}: pip install 'elldict[plot]'")
+        raise MistakeError(f"{what} needs {' and '.join(missing)}: pip install 'elldict[{extra}]'")
 
 
 def _parse_shape(text: str | None) -> tuple[int, ...] | None:

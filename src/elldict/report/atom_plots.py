@@ -30,8 +30,11 @@ LABEL_PIXELS = 15
 MOST_NAMED_COLUMNS = 40
 """Features of a map whose names can be read."""
 
-MOST_LETTERS = 15
-"""Letters of the name of a feature."""
+LEAST_LETTERS, LETTER_INCHES = 8, 0.066
+"""Letters of a name that are always shown, and the mean width of one."""
+
+MOST_TICK_LETTERS = 15
+"""Letters of a name below a map."""
 
 
 def choose_columns(n: int, ratio: float) -> int:
@@ -39,6 +42,12 @@ def choose_columns(n: int, ratio: float) -> int:
     ideal = math.sqrt(n * ratio)
     candidates = range(max(1, round(0.75 * ideal)), min(n, max(1, round(1.3 * ideal))) + 1)
     return min(candidates, key=lambda c: (-n % c / n + abs(math.log(c / ideal)) / 3, c))
+
+
+def measure_width(axes: Axes) -> float:
+    """Width of axes in inches."""
+    outer = axes.figure.bbox
+    return float(axes.get_position().width * outer.width / axes.figure.dpi)
 
 
 def measure_ratio(axes: Axes) -> float:
@@ -84,12 +93,13 @@ def draw_bars(
 ) -> Caption:
     """The strongest features of each atom (k, n), in a panel of its own within the axes."""
     n_rows = -(-len(atoms) // n_columns)
+    letters = max(LEAST_LETTERS, int(0.5 * measure_width(axes) / n_columns / LETTER_INCHES))
     for place, (atom, number) in enumerate(zip(atoms, numbers, strict=True)):
         left, row = place % n_columns / n_columns, place // n_columns
         bottom, height = 1 - (row + 1) / n_rows, 1 / n_rows
         bounds = (left, bottom, 0.92 / n_columns if n_columns > 1 else 1.0, 0.84 * height)
         panel = axes.inset_axes(bounds)
-        _draw_panel(panel, atom, names)
+        _draw_panel(panel, atom, names, letters)
         text = f"atom {number}: {format_error(errors[number])}"
         panel.set_title(text, loc="left", size="medium", color=LIGHT.ink, weight="bold", pad=3)
     axes.axis("off")
@@ -97,7 +107,7 @@ def draw_bars(
     return describe_atoms(len(atoms), n_atoms), f"{most}, and the error of the atom"
 
 
-def _draw_panel(panel: Axes, atom: Matrix, names: Sequence[str]) -> None:
+def _draw_panel(panel: Axes, atom: Matrix, names: Sequence[str], letters: int) -> None:
     """Bars from the strongest feature downwards; names stand on the other side of zero."""
     chosen = find_strongest(atom, N_BARS)
     values = atom[chosen]
@@ -107,7 +117,7 @@ def _draw_panel(panel: Axes, atom: Matrix, names: Sequence[str]) -> None:
     for place, feature, value in zip(places, chosen, values, strict=True):
         side = -math.copysign(0.05 * largest, value)
         align = "right" if value > 0 else "left"
-        name = shorten(names[feature])
+        name = shorten(names[feature], letters)
         panel.text(side, place, name, ha=align, va="center", size="small", color=LIGHT.ink, parse_math=False)
     panel.axvline(0, color=LIGHT.line, linewidth=1)
     # names of positive bars need the left side, which negative bars need too
@@ -116,10 +126,10 @@ def _draw_panel(panel: Axes, atom: Matrix, names: Sequence[str]) -> None:
     panel.patch.set_visible(False)
 
 
-def shorten(name: object) -> str:
-    """A name that fits, on one line."""
+def shorten(name: object, most: int) -> str:
+    """A name of at most so many letters, on one line."""
     text = " ".join(str(name).split())
-    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}\u2026"
+    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 
 def draw_map(
@@ -133,7 +143,9 @@ def draw_map(
         axes.set_yticks(shown, [str(numbers[place]) for place in shown])
     axes.set(xlabel="feature", ylabel="atom")
     if names is not None and atoms.shape[1] <= MOST_NAMED_COLUMNS:
-        axes.set_xticks(range(atoms.shape[1]), [shorten(name) for name in names], rotation=90, parse_math=False)
+        axes.set_xticks(
+            range(atoms.shape[1]), [shorten(name, MOST_TICK_LETTERS) for name in names], rotation=90, parse_math=False
+        )
         axes.set_xlabel("")
     frame_axes(axes, "both")
     axes.grid(visible=False)
