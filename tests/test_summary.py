@@ -39,12 +39,13 @@ def test_no_error_is_rounded_to_zero():
 
 def test_angles_are_those_of_the_page_on_errors():
     assert [format_angle(error) for error in (0.0001, 0.001, 0.01, 0.1)] == [
-        "0.41 degrees",
-        "1.3 degrees",
-        "4.1 degrees",
-        "13 degrees",
+        "about 0.41 degrees",
+        "about 1.3 degrees",
+        "about 4.1 degrees",
+        "about 13 degrees",
     ]
-    assert format_angle(2 * np.radians(1) ** 2) == "1 degree"
+    assert format_angle(2 * np.radians(1) ** 2) == "about 1 degree"
+    assert format_angle(0.9) == "23 degrees or more"
     assert format_error_and_angle(0.01) == "1 %, atoms are off by about 4.1 degrees"
     assert format_error_and_angle(0.0) == "exact"
 

@@ -16,6 +16,9 @@ from elldict.backend.base import to_numpy
 EXACT = 1e-9
 """Error below which only the rounding of numbers is left."""
 
+LARGE_ERROR = 0.3
+"""Error from which angles are no longer told by it: as twice the squared angle it is 22 degrees, as 1 - cos^4 24."""
+
 N_LISTED = 10
 """Atoms that a table of a terminal or a notebook lists."""
 
@@ -117,15 +120,17 @@ def to_degrees(error: float) -> float:
 
 
 def format_angle(error: float) -> str:
-    """The angle that an error stands for, in degrees."""
-    angle = to_degrees(error)
-    return f"{_round(angle, 2)} {'degree' if _round(angle, 2) == '1' else 'degrees'}"
+    """The angle that an error stands for, in words."""
+    if error >= LARGE_ERROR:
+        return "23 degrees or more"
+    angle = _round(to_degrees(error), 2)
+    return f"about {angle} {'degree' if angle == '1' else 'degrees'}"
 
 
 def format_error_and_angle(error: float) -> str:
     """An error in per cent, and what it means as an angle."""
     text = format_error(error)
-    return f"{text}, atoms are off by about {format_angle(error)}" if text.endswith("%") else text
+    return f"{text}, atoms are off by {format_angle(error)}" if text.endswith("%") else text
 
 
 def format_exponents(p: Any) -> str:

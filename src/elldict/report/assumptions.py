@@ -14,9 +14,9 @@ from elldict.summary import read_atoms
 Matrix = NDArray[np.float64]
 Said = tuple[tuple[str, str], ...]
 
-TOGETHER = 0.05
-"""Correlation of the sizes of two codes from which they are called dependent: less is within the chance of samples that
-depend on each other."""
+VISIBLE, TOGETHER = 0.01, 0.05
+"""Correlation of the sizes of two codes that is worth a number, and from which they are called dependent: less is
+within the chance of samples that depend on each other."""
 
 LOUDER = 1.5
 """Times the standard deviation of codes in the fit from which samples are called louder, or one over it quieter."""
@@ -88,6 +88,8 @@ def _check_independence(model: Any, codes: Matrix) -> Check:
     if model.n_components_ < 2:
         return Check(name, "there is one atom", doubted=False)
     together = measure_together(codes)
+    if together < VISIBLE:
+        return Check(name, "the sizes of two codes have no correlation beyond chance", doubted=False)
     found = f"the sizes of two codes have a correlation of {together:.2f}; independent ones have none"
     if together <= TOGETHER:
         return Check(name, found, doubted=False)

@@ -110,7 +110,7 @@ def describe_sureness(model: Any, checks: Sequence[Check]) -> list[str]:
     if model.expected_error_ < EXACT:
         lines = ["The fit states that all atoms are exact, to the rounding of the numbers."]
     else:
-        off = f"By its own account atoms are off by about {format_angle(model.expected_error_)} in the mean."
+        off = f"By its own account atoms are off by {format_angle(model.expected_error_)} in the mean."
         some = f"{n_sure} of {m} are known to within {to_degrees(WITHIN):.2g} degrees"
         rest = " and can be looked at one by one" if n_sure else ", so that none should be looked at on its own"
         lines = [off, f"{some}{rest}."]
