@@ -1,6 +1,7 @@
 """What tests compare with."""
 
 import math
+from html.parser import HTMLParser
 
 import numpy as np
 
@@ -73,3 +74,44 @@ def mix(kinds, r, seed):
     codes = np.column_stack([draw(kind, r, rng) for kind in kinds])
     dictionary = random_orthonormal(len(kinds), len(kinds), rng)
     return codes @ dictionary, dictionary, codes
+
+
+VOID = {"meta", "img", "br", "source", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Elements of a page, in order, each with the text inside; raises if tags do not nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[list[str]] = []
+        self._open: list[int] = []
+        self.feed(text)
+        self.close()
+        assert not self._open, f"not closed: {[self.elements[i][0] for i in self._open]}"
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.texts.append([])
+        if tag not in VOID:
+            self._open.append(len(self.elements) - 1)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.texts.append([])
+
+    def handle_endtag(self, tag):
+        assert self._open, f"</{tag}> closes nothing"
+        opened = self.elements[self._open.pop()][0]
+        assert opened == tag, f"</{tag}> closes <{opened}>"
+
+    def handle_data(self, data):
+        for number in self._open:
+            self.texts[number].append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def text_of(self, tag: str) -> list[str]:
+        return ["".join(text).strip() for (name, _), text in zip(self.elements, self.texts, strict=True) if name == tag]

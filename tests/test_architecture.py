@@ -17,10 +17,10 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"backend", "theory", "exceptions", "atomic"},
     {"data", "record_file"},
     {"solver", "result"},
-    {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress"},
+    {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress", "summary"},
     {"datasets", "metrics", "estimation", "competing_bases", "error_bars", "fit", "online", "split_fits"},
     {"dictionary_learning", "estimator", "ica", "models"},
-    {"mne", "report", "stable_atoms"},
+    {"mne", "plot", "report", "stable_atoms"},
     {"cli", "__main__"},
 ]
 
@@ -141,7 +141,7 @@ def public_objects():
     yield "elldict.Stability", elldict.Stability
     for name in ("stable", "count_stable", "summary", "plot"):
         yield f"elldict.Stability.{name}", getattr(elldict.Stability, name)
-    for module in (elldict.datasets, elldict.metrics, elldict.theory):
+    for module in (elldict.datasets, elldict.metrics, elldict.plot, elldict.theory):
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)
 

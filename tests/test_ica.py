@@ -106,8 +106,11 @@ def test_it_is_the_fit_of_the_dictionary(X):
     assert ica.score(X) == dictionary.score(X)
 
 
-def test_units_of_sources_change_nothing_else(X):
+@pytest.mark.parametrize("law", ["sparse", "uniform"])
+def test_units_of_sources_change_nothing_else(X, law):
     """Sources of another variance: their law has other units, and the likelihood of samples has not."""
+    if law == "uniform":  # a mixture
+        X = np.random.default_rng(0).uniform(-1, 1, (2000, 4)) + 7
     one = LpICA(random_state=0).fit(X)
     other = LpICA(whiten="arbitrary-variance", random_state=0).fit(X)
     unit = np.sqrt(len(X))

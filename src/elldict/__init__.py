@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from elldict import datasets, exceptions, metrics, mne, theory
+    from elldict import datasets, exceptions, metrics, mne, plot, theory
     from elldict.data.open import open_samples
     from elldict.dictionary_learning import LpDictionaryLearning
     from elldict.ica import LpICA
@@ -27,6 +27,7 @@ __all__ = [
     "metrics",
     "mne",
     "open_samples",
+    "plot",
     "stability",
     "theory",
 ]

@@ -165,6 +165,8 @@ class LpDictionaryLearning(LpEstimator):
         How it ended, in words.
     history_ : tuple of Iteration
         Every iteration of every start; of a stream, those of the fit to its first samples.
+    warnings_ : tuple of (str, str)
+        Category and text of every warning of the fit, so that a report of a model from a file can show them.
     n_samples_seen_ : int
         Samples of the fit, or of all batches of a stream; of weighted ones their copies, or their effective number.
 

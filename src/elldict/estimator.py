@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,14 +12,16 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.utils import Tags
+from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from elldict import transform as coding
+from elldict.atomic import write_atomically
 from elldict.backend.base import NUMPY, Array, Backend
 from elldict.backend.threads import one_blas_thread
 from elldict.checkpoint import digest, open_checkpoint
 from elldict.data.dataset import Dataset
+from elldict.data.file import import_optional
 from elldict.data.gpu_stream import place_on_device
 from elldict.data.halves import check_groups
 from elldict.data.weighted import WeightedDataset, check_weights, weigh
@@ -28,6 +32,7 @@ from elldict.persistence import pack_model, write
 from elldict.progress import progress_bar
 from elldict.result import Callback, FitResult
 from elldict.solver.loop import FitLog
+from elldict.summary import make_html, make_summary
 from elldict.validation import (
     check_batch,
     check_callback,
@@ -45,7 +50,7 @@ MIN_TOL = 1e-15
 """Steps of this length are rounding: a smaller tolerance is taken for this one."""
 
 PLAIN_RESULTS = ["noise_std", "expected_error", "corruption_rate", "corruption_scale", "objective", "converged"]
-PLAIN_RESULTS += ["status", "refined", "n_iter", "n_passes", "history"]
+PLAIN_RESULTS += ["status", "refined", "n_iter", "n_passes", "history", "warnings"]
 """Results that are numbers and words, and become attributes as they are."""
 
 
@@ -306,6 +311,51 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self)
         write(path, *pack_model(self))
 
+    def summary(self) -> str:
+        """Say what was fitted, how sure it is and what it doubts, with a table of the first atoms.
+
+        Returns
+        -------
+        str
+            Lines of text, to be printed.
+        """
+        check_is_fitted(self)
+        return make_summary(self)
+
+    def report(
+        self,
+        X: Any,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> str:
+        """Make a page about the fit: atoms, how sure they are, what was assumed, codes, and what to do next.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Dataset
+            Samples whose codes are shown, as rows; whatever `fit` takes. A few thousand of them are read.
+        path : str or path-like, default=None
+            File to write, by custom ``.html``; an older one is replaced.
+        names : sequence of str, default=None
+            Names of the features; None takes those of the samples of the fit, if they had any.
+        shape : tuple of int, default=None
+            Shape of an image, (h, w) or (h, w, 3), if samples are images.
+
+        Returns
+        -------
+        str
+            The page: HTML that loads nothing.
+        """
+        check_is_fitted(self)
+        for package in ("matplotlib", "jinja2"):
+            import_optional(package, "plot")
+        page: str = importlib.import_module("elldict.report.own").make_report(self, X, names=names, shape=shape)
+        if path is not None:
+            write_atomically(Path(path), lambda stream: stream.write(page.encode()))
+        return page
+
     def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
         """Fitted arrays, of the kind and precision of the samples, and how the fit ended."""
         atoms = backend.asarray(result.components, dtype)
@@ -344,6 +394,18 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _name_rows(self, atoms: Array, unmixing: Array, mean: Array) -> None:
         """Keep atoms (m, n), the rows (m, n) that make their codes, and the mean (n,), under the names of the class."""
         raise NotImplementedError
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's display of the parameters, and the fit."""
+        parameters = str(estimator_html_repr(self))
+        return parameters + make_html(self) if hasattr(self, "warnings_") else parameters
+
+    def _repr_html_inner(self) -> str:
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: self._html_repr() if kind == "text/html" else text for kind, text in bundle.items()}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

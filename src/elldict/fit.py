@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from elldict.backend.base import to_numpy
 from elldict.competing_bases import seek_competing_basis
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import SampleStatistics
-from elldict.diagnostics import doubt_estimate, doubt_samples, make_result
+from elldict.diagnostics import Doubt, doubt_estimate, doubt_samples, make_result
 from elldict.error_bars.total import estimate_errors
 from elldict.estimation import Options, Search
 from elldict.result import Estimate, FitResult
@@ -53,31 +54,34 @@ def fit_dictionary(
     search = Search.begin(samples, options, log)
     statistics, whitening = search.statistics, search.whitening
     doubts = list(doubt_samples(statistics, whitening))
-    if stacklevel is not None:
-        _warn_of_fewer(search, stacklevel + 2)
-        for category, message in doubts:
-            warnings.warn(message, category, stacklevel=stacklevel + 1)
+    told = [*_doubt_n_components(search), *doubts]
+    _warn(told, stacklevel)
     found = seek_competing_basis(search.run(rng, log), log)
     estimate, order = found.estimate, found.order
     errors = estimate_errors(found, groups, log)
-    if stacklevel is not None:
-        for category, message in doubt_estimate(estimate, order, statistics, errors, doubted=bool(doubts)):
-            warnings.warn(message, category, stacklevel=stacklevel + 1)
+    late = list(doubt_estimate(estimate, order, statistics, errors, doubted=bool(doubts)))
+    _warn(late, stacklevel)
     result = make_result(estimate, order, errors.atoms, found.atoms, whitening, statistics)
-    result = replace(result, n_passes=log.passes, history=found.history)
+    kept = tuple((category.__name__, message) for category, message in (*told, *late))
+    result = replace(result, n_passes=log.passes, history=found.history, warnings=kept)
     # a copy of the statistics, without the eigenvectors that were computed of them
     small = _keep_small(estimate, search.phases[-1].objective)
     return Fit(options, replace(statistics), small, order, result, errors.correlated)
 
 
-def _warn_of_fewer(search: Search, stacklevel: int) -> None:
-    """Say that fewer atoms are learned than were asked for."""
+def _doubt_n_components(search: Search) -> Iterator[Doubt]:
+    """Whether fewer atoms are learned than were asked for."""
     samples, m = search.samples, search.n_components
     if m < (search.options.n_components or 0):
         message = f"n_components is too large: it will be set to {m}, the number of directions in which X varies"
-        warnings.warn(
-            f"{message} ({samples.n_samples} samples of {samples.n_features} features).", stacklevel=stacklevel
-        )
+        yield UserWarning, f"{message} ({samples.n_samples} samples of {samples.n_features} features)."
+
+
+def _warn(doubts: Sequence[Doubt], stacklevel: int | None) -> None:
+    """Warn of each, `stacklevel` callers above the fit; None: of none."""
+    if stacklevel is not None:
+        for category, message in doubts:
+            warnings.warn(message, category, stacklevel=stacklevel + 2)
 
 
 def _keep_small(estimate: Estimate, objective: Objective) -> Estimate:

@@ -130,6 +130,8 @@ class LpICA(LpEstimator):
         How it ended, in words.
     history_ : tuple of Iteration
         Every iteration of every start.
+    warnings_ : tuple of (str, str)
+        Category and text of every warning of the fit, so that a report of a model from a file can show them.
     n_samples_seen_ : int
         Samples of the fit, or of all batches of a stream; of weighted ones their copies, or their effective number.
 
@@ -237,12 +239,14 @@ class LpICA(LpEstimator):
     def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
         if self.whiten == "arbitrary-variance":
             unit = math.sqrt(self.n_samples_seen_)
+            mixture = result.mixture
             result = replace(
                 result,
                 components=result.components * unit,
                 unmixing=result.unmixing / unit,
                 scale=result.scale / unit,
                 noise_std=result.noise_std / unit,
+                mixture=None if mixture is None else replace(mixture, std=mixture.std / unit),
             )
         super()._keep(result, backend, dtype)
 

@@ -94,6 +94,8 @@ def add_batch(
         state, result, message = _make_online_result(state, half_life)
         if state.told > told:
             warnings.warn(message, DataChangedWarning, stacklevel=stacklevel + 1)
+        if state.told:
+            result = replace(result, warnings=(*result.warnings, (DataChangedWarning.__name__, message)))
         return state, result
     if not options.clip:
         check_n_components_at_most(options.n_components, samples.n_features)
@@ -170,6 +172,7 @@ def _make_online_result(state: OnlineState, half_life: float | None) -> tuple[On
     result = make_result(estimate, np.arange(m), errors, (components, unmixing), whitening, statistics)
     n_iter, n_passes = first.estimate.n_iter + model.n_steps, model.n_evaluated / model.n_seen
     result = replace(result, n_iter=n_iter, n_passes=n_passes, history=first.result.history)
+    result = replace(result, warnings=first.result.warnings)
     return replace(state, told=told), result, message
 
 

@@ -154,6 +154,7 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
         "fitted": {name: getattr(model, name) for name in SCALARS},
         "refined_": model.refined_,
         "history_columns": HISTORY_COLUMNS,
+        "warnings_": model.warnings_,
     }
     if hasattr(model, "feature_names_in_"):
         header["feature_names_in_"] = [str(name) for name in model.feature_names_in_]
@@ -196,6 +197,7 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
     model._rest = rest
     model._mixture = _unpack_mixture(arrays) if "mixture_weights" in arrays else None
     model.history_ = list_iterations(arrays["history"], header["history_columns"])
+    model.warnings_ = _check_warnings(header.get("warnings_", []))  # not in the first files
     if "feature_names_in_" in header:
         names = header["feature_names_in_"]
         if not (isinstance(names, list) and len(names) == n and all(isinstance(name, str) for name in names)):
@@ -252,6 +254,17 @@ def _check_scalar(name: str, value: Any, expected: type) -> Any:
     if isinstance(value, str) and not value.isprintable():
         raise ValueError(f"{name} holds characters that cannot be printed")
     return value
+
+
+def _check_warnings(found: Any) -> tuple[tuple[str, str], ...]:
+    """Category and text of each warning of the fit."""
+    pairs = found if isinstance(found, list) else [found]
+    for pair in pairs:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise ValueError("warnings_ is not a list of categories and texts")
+        if not all(text.isprintable() for text in pair):
+            raise ValueError("warnings_ holds characters that cannot be printed")
+    return tuple((category, text) for category, text in pairs)
 
 
 def tabulate_iterations(iterations: Sequence[Iteration]) -> NDArray[np.float64]:

@@ -124,3 +124,4 @@ class FitResult:
     n_iter: int = 0
     n_passes: float = 0.0
     history: tuple[Iteration, ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()  # category and text of each

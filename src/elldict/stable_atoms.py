@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import warnings
 from collections import Counter
@@ -19,10 +18,9 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict import exceptions
+from elldict import exceptions, plot
 from elldict.checkpoint import digest
 from elldict.data.dependence import choose_block_rows
-from elldict.data.file import import_optional
 from elldict.data.halves import check_groups
 from elldict.data.statistics import SampleStatistics, compute_statistics
 from elldict.progress import count_fits
@@ -144,12 +142,7 @@ class Stability:
         matplotlib axes
             The axes, whose figure can be saved or shown.
         """
-        if ax is None:
-            ax = import_optional("matplotlib.pyplot", "demo").subplots(figsize=(8, 4.5), layout="constrained")[1]
-        drawing = importlib.import_module("elldict.report.stability")
-        draw = drawing.draw_path if len(self.n_components) > 1 else drawing.draw_values
-        draw(ax, self.n_components, self.values, threshold)
-        return ax
+        return plot.stability(self, threshold=threshold, ax=ax)
 
     def __repr__(self) -> str:
         fields = f"n_components={self.n_components}, n_stable={self.count_stable()}"

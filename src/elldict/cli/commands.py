@@ -16,8 +16,6 @@ from elldict.atomic import temporary_beside, write_atomically
 from elldict.cli.errors import MistakeError, raise_as_mistakes
 from elldict.cli.printing import (
     describe_file,
-    describe_fit,
-    describe_model,
     print_demo,
     print_summary,
     show_demo_progress,
@@ -93,9 +91,7 @@ def demo(
     Takes under a minute and needs no network. The picture in the README was made by
     'elldict demo --picture docs/images/demo.png --force'.
     """
-    missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MistakeError(f"the demo needs {' and '.join(missing)}: pip install 'elldict[demo]'")
+    _require_page_packages("the demo", "demo")
     if picture is not None and picture.resolve() == output.resolve():
         raise MistakeError(f"page and picture are both {output}. Choose two names.")
     for path in [output] if picture is None else [output, picture]:
@@ -204,9 +200,10 @@ def fit(
     seconds = time.perf_counter() - began
     model.save(output)
     if not quiet:
-        shape = (samples.n_samples, samples.n_features)
-        lines = (*describe_fit(model, shape, seconds), ("model", describe_file(output)))
-        print_summary(f"[bold]Learned {model.n_components_} atoms[/] from {shape[0]} samples", lines)
+        from elldict.summary import describe_fit  # noqa: PLC0415
+
+        lines = (*describe_fit(model, seconds), ("model", describe_file(output)))
+        print_summary(f"[bold]Learned {model.n_components_} atoms[/] from {samples.n_samples} samples", lines)
 
 
 @app.command()
@@ -248,11 +245,52 @@ def score(model: ModelFile, data: DataFile, column: Column = None, block_size: B
 
 
 @app.command()
+def report(
+    model: ModelFile,
+    data: DataFile,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="PAGE.html", help="Page to write.")],
+    shape: Annotated[
+        str | None, typer.Option(help="Shape of an image, such as 8,8 or 8,8,3.", show_default="square, if it can be")
+    ] = None,
+    column: Column = None,
+    block_size: BlockSize = None,
+    force: Force = False,
+) -> None:
+    """Write a page about a model: its atoms, how sure they are, what was assumed, and what to do next."""
+    _require_page_packages("a report", "plot")
+    _check_output(output, force, inputs=(model, data))
+    fitted = _open_model(model)
+    with raise_as_mistakes():
+        fitted.report(_open_data(data, column, block_size), output, shape=_parse_shape(shape))
+    lines = [
+        ("doubts", ", ".join(category for category, _ in fitted.warnings_) or "none"),
+        ("page", describe_file(output)),
+    ]
+    print_summary(f"[bold]Reported on {fitted.n_components_} atoms[/]", lines)
+
+
+@app.command()
 def info(model: ModelFile) -> None:
     """Show what a model file holds."""
+    from elldict.summary import describe_model  # noqa: PLC0415
+
     fitted = _open_model(model)
     lines = (("file", describe_file(model)), *describe_model(fitted))
     print_summary(f"[bold]{type(fitted).__name__}[/]", lines)
+
+
+def _require_page_packages(what: str, extra: str) -> None:
+    """Say which packages are missing before the work starts."""
+    missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MistakeError(f"{what} needs {' and '.join(missing)}: pip install 'elldict[{extra}]'")
+
+
+def _parse_shape(text: str | None) -> tuple[int, ...] | None:
+    try:
+        return None if text is None else tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise MistakeError(f"--shape {text!r}: expected numbers with commas between, such as 8,8 or 8,8,3.") from None
 
 
 def _check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: bool = False) -> None:

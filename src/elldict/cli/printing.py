@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from elldict.estimator import LpEstimator
     from elldict.report.demo import Demo
     from elldict.report.studies import ErrorAndBar, Recovery
     from elldict.result import Callback
@@ -40,44 +39,6 @@ def describe_file(path: Path) -> str:
 
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     return f"{path} ({decimal(sum(file.stat().st_size for file in files))})"
-
-
-def describe_fit(model: LpEstimator, shape: tuple[int, int], seconds: float) -> Iterator[tuple[str, object]]:
-    """What happened in a fit."""
-    yield from zip(("samples", "features"), shape, strict=True)
-    yield "atoms", model.n_components_
-    yield from _describe_iterations(model)
-    yield "seconds", f"{seconds:.2f}"
-    yield "status", model.status_
-    yield from _describe_codes(model)
-
-
-def describe_model(model: LpEstimator) -> Iterator[tuple[str, object]]:
-    """What a model file holds."""
-    yield "atoms", f"{model.n_components_} of {model.n_features_in_} features, {model.unmixing_.dtype}"
-    yield "p", model.p if isinstance(model.p, (int, float)) else ", ".join(f"{q:g}" for q in model.p)
-    yield "objective", f"{model.objective_:.6g}"
-    yield from _describe_iterations(model)
-    yield "converged", "yes" if model.converged_ else "no"
-    yield "status", model.status_
-    yield from _describe_codes(model)
-    default = type(model)().get_params()
-    changed = [f"{name}={value!r}" for name, value in model.get_params().items() if value != default[name]]
-    yield "parameters", ", ".join(changed) or "all default"
-
-
-def _describe_iterations(model: LpEstimator) -> Iterator[tuple[str, object]]:
-    yield "iterations", model.n_iter_
-    yield "passes", f"{model.n_passes_:g}"
-
-
-def _describe_codes(model: LpEstimator) -> Iterator[tuple[str, str]]:
-    """What the model says of codes, noise and its own error."""
-    yield "density", f"{100 * float(model.density_.mean()):.3g} % of the codes are not zero"
-    yield "noise", f"standard deviation {model.noise_std_:.3g}"
-    if model.corruption_rate_:
-        yield "corruption", f"{100 * model.corruption_rate_:.2g} % of the entries, size {model.corruption_scale_:.3g}"
-    yield "expected error", f"{100 * model.expected_error_:.3g} %"
 
 
 def show_fit_progress(p: str, tol: float, quiet: bool) -> AbstractContextManager[Callback | None]:

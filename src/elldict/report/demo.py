@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 import os
@@ -12,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jinja2
 import matplotlib as mpl
 import numpy as np
 import sklearn
@@ -23,15 +21,9 @@ from numpy.typing import NDArray
 
 from elldict import __version__
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.report.figures import (
-    draw_curves,
-    draw_noise_trials,
-    encode_png,
-    make_inline_svg,
-    paint_atoms,
-    paint_digits,
-    paint_matrix,
-)
+from elldict.report.figures import draw_curves, draw_noise_trials, paint_digits, paint_matrix
+from elldict.report.page import format_percent, format_thousands, make_environment
+from elldict.report.pictures import embed, make_inline_svg, paint_atoms
 from elldict.report.studies import (
     EXACT,
     N_KEPT,
@@ -47,7 +39,7 @@ from elldict.report.studies import (
     study_digits,
     study_noise,
 )
-from elldict.report.style import DARK, LIGHT, Palette
+from elldict.report.style import LIGHT, Palette
 
 EXPONENTS = (3.0, 4.0, 5.0)
 
@@ -130,19 +122,10 @@ def compute_demo(size: Size, show: ShowProgress) -> Demo:
 
 def render_page(demo: Demo) -> str:
     """The demo as HTML that loads nothing."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("elldict.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = make_environment()
     environment.filters |= {
-        "percent": format_percent,
         "percent_or_exact": lambda share: "exact" if share < EXACT else format_percent(share),
-        "thousands": format_thousands,
         "tenth_above": round_up_to_tenth,
-        "fixed": lambda number, digits: f"{number:.{digits}f}",
     }
     environment.tests["exact"] = lambda error: error < EXACT
     digits, best = demo.digits, demo.recoveries[0]
@@ -158,8 +141,6 @@ def render_page(demo: Demo) -> str:
         digits=digits,
         machine=demo.machine,
         n_kept=N_KEPT,
-        light=LIGHT.variables,
-        dark=DARK.variables,
         # inches, on a desk and on a phone: scaled down, the letters of the wide ones could not be read
         wide_curves=make_inline_svg(*curves, (8.4, 4.0)),
         narrow_curves=make_inline_svg(*curves, (4.1, 4.2)),
@@ -192,18 +173,7 @@ def _find_best(digits: Digits, *, learned: bool) -> Reconstruction:
 
 def _embed(paint: Callable[[NDArray[Any], Palette], NDArray[np.uint8]], values: NDArray[Any]) -> dict[str, str]:
     """Data URIs of a picture, in light and in dark."""
-    pngs = {name: encode_png(paint(values, palette)) for name, palette in (("light", LIGHT), ("dark", DARK))}
-    return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in pngs.items()}
-
-
-def format_percent(share: float, digits: int = 3) -> str:
-    """A share in per cent; a narrow space keeps number and sign together."""
-    return f"{100 * share:.{digits}f}\u202f%"
-
-
-def format_thousands(number: int, space: str = "\u202f") -> str:
-    """A number with its thousands set apart."""
-    return f"{number:,}".replace(",", space)
+    return embed(lambda palette: paint(values, palette))
 
 
 def round_up_to_tenth(number: float) -> str:

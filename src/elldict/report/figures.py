@@ -1,21 +1,17 @@
-"""Drawing: results in, axes, SVG text or pixels out. Nothing is computed here and nothing global is changed."""
+"""Drawing the demo: results in, axes or pixels out. Nothing is computed here and nothing global is changed."""
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.image import imsave
 from numpy.typing import NDArray
 
+from elldict.report.pictures import paint, tile
 from elldict.report.studies import EXACT, ErrorAndBar, NoiseTrial, Recovery
-from elldict.report.style import LIGHT, Palette, interpolate, style_axes
+from elldict.report.style import LIGHT, Palette, style_axes
 
 
 def draw_curves(axes: Axes, recoveries: Sequence[Recovery], refined: Recovery) -> None:
@@ -82,58 +78,11 @@ def draw_noise_trials(axes: Axes, trials: Sequence[NoiseTrial]) -> None:
     style_axes(axes, "x", lowest, highest)
 
 
-def make_inline_svg(draw: Callable[..., None], shown: tuple[Any, ...], label: str, size: tuple[float, float]) -> str:
-    """A drawing of what is shown as an SVG element of a page: `size` is in inches, colours are CSS variables."""
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"elldict {label} {size}", "font.size": 10}):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure.add_subplot(), *shown)
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    svg = stream.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' (width|height)="[0-9.]+pt"', "", svg, count=2)
-    svg = re.sub(r"font: (\S+ )?(\S+)px [^\";]*", r"font: \1\2px inherit; font-family: inherit", svg)
-    for name, colour in reversed(LIGHT.variables.items()):  # curves first: others may have the same colour
-        svg = svg.replace(colour, f"var({name})")
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-
-
 def paint_matrix(matrix: NDArray[Any], palette: Palette) -> NDArray[np.uint8]:
     """Entries between 0 and 1 as a square of colour each."""
-    return _paint(matrix, palette.card, palette.curves[0])
-
-
-def paint_atoms(atoms: NDArray[Any], palette: Palette, n_columns: int = 8) -> NDArray[np.uint8]:
-    """Atoms as tiles, each scaled to its largest entry: one sign in one colour, the other in another."""
-    scaled = atoms / np.max(np.abs(atoms), axis=(1, 2), keepdims=True)
-    return _tile(_paint((scaled + 1) / 2, palette.negative, palette.tile, palette.positive), n_columns)
+    return paint(matrix, palette.card, palette.curves[0])
 
 
 def paint_digits(images: NDArray[Any], palette: Palette) -> NDArray[np.uint8]:
     """Images side by side, on the scale of the originals (0 to 16)."""
-    return _tile(_paint(images / 16, palette.tile, palette.ink), len(images))
-
-
-def encode_png(pixels: NDArray[np.uint8]) -> bytes:
-    """Bytes of a PNG file."""
-    stream = io.BytesIO()
-    imsave(stream, pixels, format="png")
-    return stream.getvalue()
-
-
-def _paint(values: NDArray[Any], *colours: str) -> NDArray[np.uint8]:
-    """Values between 0 and 1 as red, green, blue and opacity of something between these colours."""
-    return np.asarray(interpolate(*colours)(np.clip(values, 0.0, 1.0), bytes=True))
-
-
-def _tile(images: NDArray[np.uint8], n_columns: int, scale: int = 5, gap: int = 6) -> NDArray[np.uint8]:
-    """Images (k, h, w, 4) as one, enlarged, with nothing between them."""
-    images = images.repeat(scale, axis=1).repeat(scale, axis=2)
-    height, width = images.shape[1] + gap, images.shape[2] + gap
-    n_rows = -(-len(images) // n_columns)
-    sheet = np.zeros((n_rows * height - gap, n_columns * width - gap, 4), dtype=np.uint8)
-    for number, image in enumerate(images):
-        top, left = number // n_columns * height, number % n_columns * width
-        sheet[top : top + height - gap, left : left + width - gap] = image
-    return sheet
+    return tile(paint(images / 16, palette.tile, palette.ink), len(images))

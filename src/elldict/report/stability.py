@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from elldict.report.style import LIGHT
+from elldict.report.style import LIGHT, frame_axes
 
 Values = Sequence[NDArray[Any]]
 
@@ -61,10 +61,4 @@ def _draw_threshold(axes: Axes, threshold: float) -> None:
 
 def _style(axes: Axes) -> None:
     axes.set_ylim(0, 1.02)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(LIGHT.line)
-    axes.grid(axis="y", color=LIGHT.line, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=LIGHT.muted)
-    axes.xaxis.label.set_color(LIGHT.muted)
-    axes.yaxis.label.set_color(LIGHT.muted)
+    frame_axes(axes, "y")

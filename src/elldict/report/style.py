@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -62,15 +62,37 @@ def interpolate(*colours: str) -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("interpolated", colours)
 
 
+Caption = tuple[str, str]
+"""What is seen, and how to read it: drawings return it, plots write it above them and pages below."""
+
+
+def set_title(axes: Axes, caption: Caption, pad: float = 6) -> None:
+    """What is seen, and below it, in a quiet colour, how to read it; `pad` points above the axes."""
+    title, note = caption
+    axes.set_title(title, loc="left", color=LIGHT.ink, weight="bold", pad=pad + 15)
+    lifted: dict[str, Any] = {
+        "xy": (0, 1),
+        "xycoords": "axes fraction",
+        "xytext": (0, pad),
+        "textcoords": "offset points",
+    }
+    axes.annotate(note, **lifted, color=LIGHT.muted, size="small", va="bottom", annotation_clip=False)
+
+
 def style_axes(axes: Axes, errors: Literal["x", "y"], lowest: float, highest: float) -> None:
     """Label the powers of ten on the axis of the errors, in per cent, with lines to read them by and no box around."""
     ticks = [tick for tick in (0.01, 0.1, 1, 10, 100) if lowest < tick < highest]
     axis = axes.xaxis if errors == "x" else axes.yaxis
     axis.set_ticks(ticks, [f"{tick:g} %" for tick in ticks])
     axis.set_ticks([], minor=True)
+    frame_axes(axes, errors)
+
+
+def frame_axes(axes: Axes, grid: Literal["x", "y", "both"]) -> None:
+    """Lines to read values by, words in a quiet colour, and no box around."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(LIGHT.line)
-    axes.grid(axis=errors, color=LIGHT.line, linewidth=0.8)
+    axes.grid(axis=grid, color=LIGHT.line, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=0, labelcolor=LIGHT.muted)
     axes.xaxis.label.set_color(LIGHT.muted)
