@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 pytest.importorskip("matplotlib")
@@ -12,6 +14,7 @@ from reproduction_results import QUICK, results_of
 from elldict.report.style import DARK, LIGHT
 from experiments.reproduction.catalogue import EXPERIMENTS
 from experiments.reproduction.report.looks import LOOKS, NAMES, variables
+from experiments.reproduction.tables.recovery_picture import with_gaps
 
 WITHOUT_SAMPLES = {"figure2", "figure3", "figure4"}
 """Geometry, and runs on expectations: what elldict does beyond the power method needs samples."""
@@ -50,3 +53,12 @@ def test_elldict_is_in_every_picture_of_samples(name):
     (figure,) = drawn(name, LIGHT, narrow=True)
     titles = " ".join(axes.get_title(loc="left") for axes in figure.axes)
     assert "elldict" in {label for label, _ in labelled(figure)} or "elldict: " in titles
+
+
+def test_errors_that_leap_are_not_joined():
+    """Else a line from exact to noisy would cross what is out of reach."""
+    points = [(0.0, 3e-7), (0.2, 1e-3), (0.4, 5e-3)]
+    shown = with_gaps(points)
+    assert [x for x, _ in shown] == [0.0, 0.1, 0.2, 0.4]
+    assert [error for _, error in shown if not math.isnan(error)] == [error for _, error in points]
+    assert with_gaps(points[1:]) == points[1:]

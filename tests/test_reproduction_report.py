@@ -560,8 +560,8 @@ def test_nothing_leaves_the_screen_of_a_phone(html, folder):
     """In a frame: the window of a browser without a screen cannot be this narrow."""
     (folder / "report.html").write_text(html, encoding="utf-8")
     answers, _ = probed(FRAME, folder, 500, probe="")
-    assert answers["scrollWidth"] <= answers["clientWidth"] == 390
-    assert answers["opened"] <= 390
+    assert answers["scrollWidth"] <= answers["clientWidth"] <= 390  # less the bar that scrolls up and down
+    assert answers["opened"] <= answers["clientWidth"]
     assert answers["beyond"] == []
 
 

@@ -192,9 +192,9 @@ def _draw_panel(panel: Axes, done: Done, constraint: str, all_n: Sequence[int], 
             errors = group[len(group) // 2].errors
             panel.plot(errors, color=colour, linestyle=style, linewidth=width, label=label if n == last_n else None)
             longest = max(longest, next((t for t, e in enumerate(errors) if e < 1e-9), len(errors)))
-            if n in (all_n[0], last_n):
+            if (name, n) in (("power", all_n[0]), ("gradient", last_n)):
                 _name_curve(panel, errors, n, colour, leftmost=n != last_n)
-    panel.set(xscale="log", xlim=(1, 1.3 * longest), xlabel="iteration", ylabel="error")
+    panel.set(xscale="log", xlim=(1, 2 * longest), xlabel="iteration", ylabel="error")
     drawing.powers_on_y(panel, (0, -3, -6, -9))
     panel.set_ylim(LOWEST, 3)
     panel.set_xticks([tick for tick in (1, 10, 100, 1000) if tick < longest])
@@ -203,11 +203,11 @@ def _draw_panel(panel: Axes, done: Done, constraint: str, all_n: Sequence[int], 
 
 
 def _name_curve(panel: Axes, errors: Sequence[float], n: int, colour: Any, *, leftmost: bool) -> None:
-    """The n of the outermost curves, beside their lower ends."""
+    """The n of an outermost curve, beside its lower end."""
     t = next((t for t, error in enumerate(errors) if error < 10 * LOWEST), len(errors) - 1)
     side, align = (-4, "right") if leftmost else (4, "left")
     where: Any = {"xytext": (side, 0), "textcoords": "offset points", "ha": align, "va": "center"}
-    panel.annotate(f"n = {n}" if leftmost else f"{n}", (t, 3 * LOWEST), color=colour, size=9, **where)
+    panel.annotate(f"n = {n}", (t, 3 * LOWEST), color=colour, size=9, **where)
 
 
 EXPERIMENT = Experiment("figure4", "Figure 4", cells, section)

@@ -156,7 +156,7 @@ def section(results: Results, size: Size) -> Section:
                 "figure5",
                 f"Phase transitions. Lines are at an error of {whole_percent(EDGE)}: where theory expects it of ℓₚ, "
                 "and where elldict as it comes has it (one trial a square; it knows no p, so along p its line is "
-                "straight).",
+                f"straight).{_line_words(found, ours)}",
                 "Six heat maps of the error with lines between recovery and failure, of theory and of elldict",
                 lambda palette, narrow: draw(found, ours, palette, narrow),
             ),
@@ -208,6 +208,14 @@ def _finding(found: Found, ours: Sequence[Grid]) -> str:
         return "Not run yet."
     counted = f"Of {run} squares ℓₚ recovers the dictionary on {n_lp}, elldict on {n_ours}"
     return f"{counted} (error below {whole_percent(EDGE)})."
+
+
+def _line_words(found: Found, ours: Sequence[Grid]) -> str:
+    """Why a line of elldict is not there, or ends."""
+    all_below = [m.letter for (m, _), grid in zip(found, ours, strict=True) if np.all(grid < EDGE)]
+    said = f" On map {', '.join(f'({letter})' for letter in all_below)} it is below everywhere." if all_below else ""
+    partial = any(np.isnan(grid).any() and not np.isnan(grid).all() for grid in ours)
+    return said + (" Its lines end where it was not run." if partial else "")
 
 
 def _ahead(found: Found, ours: Sequence[Grid]) -> Claim:

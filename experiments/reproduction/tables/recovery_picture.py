@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +26,9 @@ EXACT, FLOOR = 3e-7, 1e-6
 """Where errors that are rounding are drawn, and the size below which they are."""
 
 TOP = 1.5
+LEAP = 100.0
+"""Factor from one error to the next beyond which they are not joined."""
+
 NAMES = {"n_features": "n", "density": "θ", "noise_std": "noise σ", "corruption": "corruption σ"}
 
 
@@ -87,7 +92,7 @@ def _draw_method(
     if column.name == "picard":  # as exact as FastICA, whose curve would be hidden
         style |= {"linestyle": (0, (3, 2))}
     if points:
-        panel.plot(*zip(*points, strict=True), **style)
+        panel.plot(*zip(*with_gaps(points), strict=True), **style)
     printed = [(getattr(row, view.x), row.printed[column.name].error) for row in rows if column.name in row.printed]
     if printed:
         hollow: Any = {"marker": "o", "s": 52, "facecolors": "none", "linewidths": 1.3, "zorder": 5, "clip_on": False}
@@ -98,6 +103,16 @@ def _draw_method(
 def shown(error: float) -> float:
     """Where an error is drawn: rounding has a line of its own."""
     return EXACT if error < FLOOR else error
+
+
+def with_gaps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points with a gap wherever the error leaps: a line would cross what no method can reach in between."""
+    joined = list(points[:1])
+    for (x0, error0), (x1, error1) in itertools.pairwise(points):
+        if max(error0, error1) > LEAP * min(error0, error1):
+            joined.append(((x0 + x1) / 2, math.nan))
+        joined.append((x1, error1))
+    return joined
 
 
 def _draw_limit(panel: Axes, view: View, rows: Sequence[Row], palette: Palette) -> None:
