@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import subprocess
-from functools import cache
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,9 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+from reproduction_results import MADE, QUICK, plausible, results_of, stored_cells
+
 from elldict.report.style import DARK, LIGHT
-from elldict.theory import cramer_rao_bound, expected_error
 from experiments.harness.store import DONE, FAILED, Record, Store
 from experiments.reproduction import command as cli
 from experiments.reproduction import paper
@@ -27,19 +28,15 @@ from experiments.reproduction.command import parse_seconds
 from experiments.reproduction.experiment import Claim, Size, Verdict
 from experiments.reproduction.figures import figure1, figure5
 from experiments.reproduction.figures import figure2 as landscape
-from experiments.reproduction.figures.figure3 import ROUNDING
-from experiments.reproduction.images import Source, packed
+from experiments.reproduction.images import Source
 from experiments.reproduction.report import page as report
 from experiments.reproduction.report import words
 from experiments.reproduction.report.page import Made, render, write_pictures
 from experiments.reproduction.results import Results
 from experiments.reproduction.tables import recovery_claims, recovery_table, table1, table2
 
-expected_error, cramer_rao_bound = cache(expected_error), cache(cramer_rao_bound)  # the same few thousand, many times
-QUICK = Size(full=False, trials=1, source=Source.of(None))
 FULL = Size(full=True, trials=2, source=Source.of(None))
 ONE = Size(full=True, trials=1, source=Source.of(None))
-MADE = {"seconds": 1.5, "fit_seconds": 1.2, "machine": "a machine"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,41 +47,6 @@ def coarse_landscapes():
         landscape.rendered.cache_clear()
         yield
     landscape.rendered.cache_clear()
-
-
-def plausible(cell, factor=1.0):
-    """Values as a run might give them: theory times a factor."""
-    setting, options = dict(cell.setting), dict(cell.options)
-    if cell.task == "population":
-        falls = setting["density"] if cell.method == "power" else 0.8
-        n_steps = int(np.log(ROUNDING) / np.log(falls)) + 2
-        return {"errors": [float(falls ** max(t - 2, 0)) for t in range(n_steps)]}
-    if cell.task == "images":
-        error = {"top-k": 0.28, "pca": 0.33}.get(cell.method, 0.1 * options.get("p", 3)) * factor
-        strip = packed(np.linspace(0, 1, 640, dtype=np.float32).reshape(10, 64))
-        pictures = dict.fromkeys(("shown", "first_shown", "originals"), strip)
-        numbers = {"errors": [error] * 10, "error": error, "first_error": 0.5, "n_iter": 3, "at_limit": False}
-        told = {"recognised": 1 - error, "first_recognised": 0.5, "originals_recognised": 0.95}
-        return {**numbers, **told, **pictures}
-    p = options.get("p", {"ksvd": 8, "rtr": 2.5}.get(cell.method, 2.2))
-    known = {name: setting.get(name, 0.0) for name in ("n_features", "n_samples", "density", "noise_std")}
-    error = 0.0 if cell.method == "annealed" else expected_error(p, **known) * factor
-    if cell.method == "default":
-        error = 1.05 * cramer_rao_bound(**known) * factor
-    return {"error": min(error, 0.9), "n_iter": 10, "warnings": []}
-
-
-@cache
-def stored_cells(name, size):
-    return tuple(EXPERIMENTS[name].cells(size))
-
-
-def results_of(name, size, values=plausible, keep=lambda cell: True, tmp=Path("nowhere")):
-    store = Store(tmp / "results.jsonl")
-    for cell in stored_cells(name, size):
-        if keep(cell):
-            store.records[cell.key] = Record(cell.identity, DONE, values(cell), "", MADE)
-    return Results(store)
 
 
 # --- sections ---------------------------------------------------------------------------------------------------------
@@ -188,7 +150,7 @@ EITHER_WAY = [  # experiment, claim, results that bear it out, results that do n
     ),
     (
         "table2",
-        "The errors of ℓ₃, ℓ₄ are those of the closed formula, within 10 %.",
+        "The errors of ℓ₃, ℓ₄ are those of the closed formula, within 10\u202f%.",
         plausible,
         lambda cell: plausible(cell, 2.0),
     ),
@@ -238,6 +200,10 @@ WORLDS = {  # values and seconds of a cell, in worlds that differ in everything 
     "samples matter": lambda cell: (in_steps(cell), 1.0),
     "fast": lambda cell: (plausible(cell), {"rtr": 99.0, "ksvd": 50.0}.get(cell.method, float(cell.value("p") or 9))),
     "slow": lambda cell: (plausible(cell), {"rtr": 0.1, "ksvd": 0.1}.get(cell.method, 9.0 - (cell.value("p") or 0))),
+    "elldict lost": lambda cell: (
+        {**plausible(cell), "error": 0.9} if cell.method == "default" else plausible(cell),
+        1.0,
+    ),
     "few steps": lambda cell: (stepwise(cell, 9 if cell.method == "power" else 9 * cell.value("n_features")), 1.0),
     "many steps": lambda cell: (stepwise(cell, 400 if cell.method == "power" else 80), 1.0),
 }
@@ -329,9 +295,8 @@ def test_an_entry_says_why_there_is_no_number():
     cells = table1.LAYOUT.cells_at(row, column, FULL)
     nothing = recovery_table.make_entry(results_of("figure2", FULL).summary(cells), row, column, True)
     assert (nothing.text, nothing.tone) == ("–", "absent")
-    assert nothing.lines[0].startswith("paper .056")
-    assert nothing.lines[-2] == "not run"
-    assert re.match(r"2 trials, [0-9.]+\u202f(s|min)", nothing.lines[-1])
+    assert nothing.lines[0] == "paper 0.056"
+    assert re.fullmatch(r"not run, [0-9.]+\u202f(s|min)", nothing.lines[-1])
     results = results_of("figure2", FULL)
     results.store.records[cells[0].key] = Record(cells[0].identity, FAILED, {}, "MemoryError: no", MADE)
     failed = recovery_table.make_entry(results.summary(cells), row, column, True)
@@ -345,24 +310,52 @@ def test_times_of_a_card_are_named_and_not_compared_with_those_of_a_core():
     for cell in on_card:
         record = results.store.get(cell)
         results.store.records[cell.key] = Record(cell.identity, DONE, record.values, "", {**MADE, "card": "a card"})
+    entry = recovery_table.make_entry(results.summary(on_card[:2]), row, table1.LAYOUT.column("l3"), True)
+    assert entry.lines == ("paper 0.096", "1.2\u202fs, card")
     reader = recovery_claims.Reader(table1.LAYOUT, results, FULL)
     assert reader.rows_with(*table1.LP) == list(paper.TABLE_1)
     assert reader.timed_rows(*table1.LP) == list(paper.TABLE_1[:-1])
     entries = table1.section(results, FULL).tables[0].rows[-1]
-    assert sum("on a card" in line for entry in entries for line in entry.lines) == len(table1.LP)
+    assert sum(line.endswith(", card") for entry in entries for line in entry.lines) == len(table1.LP)
     assert results.machines() == ["a machine", "a machine, a card"]
 
 
-def test_an_entry_counts_the_fits_that_warned():
-    row, column = paper.TABLE_1[0], table1.LAYOUT.columns[0]
-    cells = table1.LAYOUT.cells_at(row, column, FULL)
-    results = results_of("table1", FULL)
-    assert not any(
-        "warned" in line for line in recovery_table.make_entry(results.summary(cells), row, column, True).lines
-    )
-    values = {**plausible(cells[0]), "warnings": ["ConvergenceWarning"]}
-    results.store.records[cells[0].key] = Record(cells[0].identity, DONE, values, "", MADE)
-    assert recovery_table.make_entry(results.summary(cells), row, column, True).lines[-1] == "1 of 2 warned"
+def test_all_numbers_of_an_entry_are_in_the_details():
+    results = results_of("table2", FULL)
+    row, column = paper.TABLE_2[1], table2.LAYOUT.column("l3")
+    cell = table2.LAYOUT.cells_at(row, column, FULL)[0]
+    values = {**plausible(cell, 1.2), "warnings": ["ConvergenceWarning"]}
+    results.store.records[cell.key] = Record(cell.identity, DONE, values, "", {**MADE, "card": "a card"})
+    details = EXPERIMENTS["table2"].section(results, FULL).tables[0].details
+    found = {tuple(entry.text for entry in line[:4]): line for line in details.rows}["32", "10\u202f000", "0.2", "ℓ₃"]
+    shown = dict(zip(details.columns, (entry.text for entry in found), strict=True))
+    assert (shown["Paper"], shown["Paper, time"], shown["Trials"]) == ("0.27", "0.05\u202fs", "2")
+    assert shown["Theory"] == words.bare(recovery_table.theory_of(row, column))
+    assert float(shown["±"]) > 0
+    assert shown["Remarks"] == "on a card and one core; 1 warned"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_entry_has_at_most_two_lines_and_numbers_have_no_exponents(name):
+    section = EXPERIMENTS[name].section(results_of(name, QUICK), QUICK)
+    entries = [entry for table in section.tables for row in table.rows for entry in row]
+    assert all(len(entry.lines) <= 2 for entry in entries)
+    said = [*(text for entry in entries for text in (entry.text, *entry.lines)), section.finding, section.lead]
+    said += [text for claim in section.claims for text in (claim.text, claim.found)]
+    said += [text for part in (*section.tables, *section.pictures) for text in [part.caption]]
+    assert not [text for text in said if re.search(r"\de-?\d|\d %|(?<![\d.])\.\d", text)]
+
+
+def test_ksvd_is_judged_on_clean_samples_of_both_tables():
+    """Table 1 alone has one size of it; Table 2 has another of the same density."""
+    text = "As problems grow, the error of K-SVD increases."
+    found = {}
+    for world in (lambda n: 1e-3 * n, lambda n: 1 / n):
+        results = results_of("table2", FULL, errors(lambda cell, world=world: world(cell.value("n_features"))))
+        claims = {claim.text: claim for claim in EXPERIMENTS["table1"].section(results, FULL).claims}
+        found[claims[text].verdict] = claims[text].found
+    assert set(found) == {Verdict.PARTLY, Verdict.FAILS}  # the other density was not run
+    assert "θ = 0.3: 3.20\u202f% at n = 32, 10.0\u202f% at n = 100" in found[Verdict.PARTLY]
 
 
 def test_theory_lies_where_half_of_the_trials_succeed():
@@ -379,11 +372,15 @@ def test_words():
         "1.45",
         "57.4",
         "0",
-        "3.0e-4",
+        "<\u202f0.001",
     ]
+    assert [words.two_digits(x) for x in (0.088, 1.2e-5, 5.6e-6, 1e-7)] == ["8.8", "0.0012", "0.00056", "<\u202f0.0001"]
+    assert [words.printed(text) for text in (".056", "1.45")] == ["0.056", "1.45"]
+    assert [words.power_of_ten(exponent) for exponent in (0, -6, -12)] == ["1", "10⁻⁶", "10⁻¹²"]
+    assert (words.span(1, 1.001), words.span(1, 2)) == ("1.00", "1.00 to 2.00")
     assert [words.duration(s) for s in (0.05, 12.34, 600, 7200)] == [
         "0.05\u202fs",
-        "12.3\u202fs",
+        "12\u202fs",
         "10\u202fmin",
         "2.0\u202fh",
     ]
@@ -424,7 +421,8 @@ def test_the_page_holds_every_part(html, folder):
         "python -m experiments.reproduction all --quick",
         "a machine",
         "numpy",
-        "1 results, about 60\u202fmin on one core",
+        "8 of the 10 that a complete run has",
+        "would take about 60\u202fmin on one core",
     ):
         assert fact in html
     assert (folder / "figures" / "figure3.png").read_bytes().startswith(b"\x89PNG")
@@ -440,6 +438,26 @@ def test_the_page_loads_nothing_and_names_no_path(html):
     pictures = [link for link in links if link.startswith("data:image")]
     assert len(set(pictures)) == len(pictures), "each differs by theme and width"
     assert all(base64.b64decode(link.partition(",")[2], validate=True)[8:12] == b"WEBP" for link in pictures)
+
+
+def test_there_is_one_count_of_claims(html):
+    """Headline, bars, verdicts and squares say the same, and add up to all claims."""
+    sections = re.findall(r'<span class="verdict (\w+)" data-ours="(\w+)">', html)
+    marks = re.findall(r'<i class="(holds|partly|fails|open)( ours)?" title=', html)
+    assert Counter(sections) == Counter((verdict, "true" if ours else "false") for verdict, ours in marks)
+    counts = re.findall(r'<div class="count" data-ours="(\w+)"><p><b>(\d+)</b>(.*?)</ul>', html, re.DOTALL)
+    assert [ours for ours, *_ in counts] == ["false", "true"]
+    for ours, n_all, rest in counts:
+        said = {verdict: int(number) for verdict, number in re.findall(r'<li class="(\w+)"><b>(\d+)</b>', rest)}
+        assert said == Counter(verdict for verdict, whose in sections if whose == ours)
+        assert sum(said.values()) == int(n_all)
+    held, of_all = re.search(r"<h1>(\d+) of (\d+) claims of the paper hold</h1>", html).groups()
+    assert (int(held), int(of_all)) == (sections.count(("holds", "false")), int(counts[0][1]))
+
+
+def test_the_story_comes_before_the_tables(html):
+    assert html.index("<h1>") < html.index('id="story"') < html.index("<picture>") < html.index("<table")
+    assert "one core" not in html[html.index("<header>") : html.index("</header>")]  # fits that were not run
 
 
 PROBE = """
@@ -463,13 +481,13 @@ addEventListener("load", () => {
 """
 
 
-def probed(html, folder, width):
+def probed(html, folder, width, probe=PROBE):
     """What a real browser says of the page: the answers of a probe, and its console."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no chromium on the PATH")
     page = folder / "probed.html"
-    page.write_text(html.replace("</body>", f"{PROBE}</body>"), encoding="utf-8")
+    page.write_text(html.replace("</body>", f"{probe}</body>"), encoding="utf-8")
     result = subprocess.run(
         [
             browser,
@@ -479,6 +497,7 @@ def probed(html, folder, width):
             "--disable-background-networking",
             "--disable-component-update",
             "--no-first-run",
+            "--allow-file-access-from-files",  # for a page in a frame
             "--host-resolver-rules=MAP * ~NOTFOUND",  # the browser has errands of its own; a test sends nobody out
             f"--user-data-dir={folder / 'profile'}",
             "--enable-logging=stderr",
@@ -518,10 +537,32 @@ def test_the_page_asks_the_network_for_nothing(seen):
     assert seen[0]["requests"] == []
 
 
-@pytest.mark.parametrize("width", [500, 1200])  # the narrowest window that a browser without a screen has
-def test_the_page_itself_does_not_scroll_sideways(html, folder, seen, width):
-    answers, _ = seen if width == 1200 else probed(html, folder, width)
-    assert answers["scrollWidth"] <= answers["clientWidth"] <= width
+FRAME = """<!doctype html><body style="margin:0">
+<iframe src="report.html" style="border:0;width:390px;height:844px"></iframe>
+<pre id="probe"></pre><script>
+addEventListener("load", () => {
+  const inner = document.querySelector("iframe").contentDocument, { scrollWidth, clientWidth } = inner.documentElement;
+  inner.querySelectorAll("details").forEach(part => part.open = true);
+  const beyond = [...inner.querySelectorAll("main *")].filter(part => !part.closest(".scroll:has(.long)"))
+    .filter(part => part.getBoundingClientRect().right > 390.5).map(part => part.outerHTML.slice(0, 80));
+  document.querySelector("#probe").textContent =
+    JSON.stringify({ scrollWidth, clientWidth, opened: inner.documentElement.scrollWidth, beyond });
+});
+</script></body>"""
+
+
+def test_the_page_does_not_scroll_sideways_on_a_desk(seen):
+    answers, _ = seen
+    assert answers["scrollWidth"] <= answers["clientWidth"] <= 1200
+
+
+def test_nothing_leaves_the_screen_of_a_phone(html, folder):
+    """In a frame: the window of a browser without a screen cannot be this narrow."""
+    (folder / "report.html").write_text(html, encoding="utf-8")
+    answers, _ = probed(FRAME, folder, 500, probe="")
+    assert answers["scrollWidth"] <= answers["clientWidth"] <= 390  # less the bar that scrolls up and down
+    assert answers["opened"] <= answers["clientWidth"]
+    assert answers["beyond"] == []
 
 
 # --- command ----------------------------------------------------------------------------------------------------------
@@ -544,7 +585,7 @@ def test_the_command_says_what_was_not_run(tmp_path, capsys):
     assert cli.run(["table2", "--budget", "0", "--out", str(tmp_path)]) == 0
     out, _ = capsys.readouterr()
     assert re.search(r"not run +\d+, about", out)
-    assert "<small>not run</small>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<small>not run, " in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -575,9 +616,10 @@ def test_times_are_read():
     assert [parse_seconds(text) for text in ("90", "90s", "30m", "1.5h", "0")] == [90, 90, 1800, 5400, 0]
 
 
-def test_the_headline_counts_what_was_not_run():
+def test_the_headline_counts_all_claims_of_the_paper():
     held, open_ = (Claim("text", "found", verdict) for verdict in (Verdict.HOLDS, Verdict.OPEN))
-    assert report._headline([held, held]) == "2 of 2 claims of the paper hold"
-    assert report._headline([held, open_]) == "1 of 1 claims of the paper hold, 1 not run yet"
-    assert report._headline([Claim("text", "found", Verdict.HOLDS, ours=True)]) == "1 of 1 claims of ours hold"
+    ours = Claim("text", "found", Verdict.HOLDS, ours=True)
+    assert report._headline([held, held, ours]) == "2 of 2 claims of the paper hold"
+    assert report._headline([held, open_, ours]) == "1 of 2 claims of the paper hold"
+    assert report._headline([ours]) == "1 of 1 checks of our own hold"
     assert report._headline([open_]) == "Nothing has been run yet"

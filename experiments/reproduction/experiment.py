@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from elldict.report.style import Palette
 from experiments.reproduction.cells import Cell
 from experiments.reproduction.images import Source
-from experiments.reproduction.report.words import duration, plural
+from experiments.reproduction.report.words import duration
 from experiments.reproduction.results import Results, Summary
 
 
@@ -59,7 +59,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a table: a number with small lines below it."""
+    """One entry of a table: a number, and at most two small lines below it."""
 
     text: str
     order: float | str = ""  # by which columns are sorted
@@ -73,7 +73,7 @@ def absence(summary: Summary) -> tuple[str, ...]:
         return (f"{summary.missing} is not installed",)
     if summary.failure:
         return (f"failed: {summary.failure}",)
-    return "not run", f"{plural(summary.n_planned, 'trial')}, {duration(summary.seconds_needed)}"
+    return (f"not run, {duration(summary.seconds_needed)}",)
 
 
 def absent_entry(summary: Summary) -> Entry:
@@ -83,13 +83,19 @@ def absent_entry(summary: Summary) -> Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report; the first `n_heads` columns say what a row is about."""
+    """A table of the report; the first `n_heads` columns say what a row is about.
+
+    `details` is the same with a number a column, for those who want them all; `judged` says that entries are compared
+    with the paper's.
+    """
 
     name: str
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
     n_heads: int = 1
+    details: Table | None = None
+    judged: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,9 +111,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """Part of the report."""
+    """Part of the report: what was found in a sentence, what was done, and then the rest."""
 
     title: str
+    finding: str
     lead: str
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()

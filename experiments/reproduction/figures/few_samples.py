@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from elldict.report.style import Palette
-from experiments.reproduction.cells import Cell, Scalar, make_cell
+from experiments.reproduction.cells import ANNEALED, Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (
     Claim,
     Entry,
@@ -22,11 +21,13 @@ from experiments.reproduction.experiment import (
     absent_entry,
 )
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.words import percent, whole_percent
+from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.words import SIGN, bare, whole_percent
 from experiments.reproduction.results import Results, Summary
 
 DENSITY = 0.3
 EXACT = 1e-6
+EXACT_WORDS = f"0.0001{SIGN}"
 ROUNDING = 1e-16
 """Errors below this, or below zero, are drawn here."""
 
@@ -36,8 +37,10 @@ ENOUGH = 4
 SMALL = 30
 """Features of the problem that is drawn."""
 
-METHOD_NAMES = {"annealed": "p = 3, 2.5, 2.2, then refined", "lp": "ℓ₃", "fastica": "FastICA"}
-OPTIONS: dict[str, dict[str, Scalar]] = {"annealed": {}, "lp": {"p": 3}, "fastica": {}}
+LOOK_NAMES = {"default": "default", "annealed": "annealed", "lp": "l3", "fastica": "fastica"}
+METHOD_NAMES = {method: LOOKS[name].label for method, name in LOOK_NAMES.items()}
+OURS = ("default", "annealed")
+OPTIONS: dict[str, dict[str, Scalar]] = {"default": {}, "annealed": {}, "lp": {"p": 3}, "fastica": {}}
 
 
 def settings(size: Size) -> list[tuple[int, int]]:
@@ -71,15 +74,17 @@ def section(results: Results, size: Size) -> Section:
     }
     return Section(
         "Beyond the paper: exact, from few samples",
+        _finding(found),
         f"No noise, θ = {DENSITY}, from {_fewest(size)} samples an atom on, "
-        f"{len(size.n_trials(quick=4, full=20))} trials. "
-        "Recovery is exact if the error is below 1e-6: rounding, not statistics.",
+        f"{len(size.n_trials(quick=4, full=20))} trials. Recovery is exact if the error is below {EXACT_WORDS}: "
+        "rounding, not statistics. Annealed: p = " + ", ".join(f"{p:g}" for p in ANNEALED) + ", one after the other.",
         pictures=(
             Picture(
                 "few-samples",
                 f"Share of exact recoveries, and the median error, against the number of samples; n = {SMALL}. On the "
-                f"left ℓ₃ lies below FastICA; on the right, errors below {100 * ROUNDING:.0e} % are drawn there.",
-                "Exact recoveries and errors of three methods against the number of samples",
+                f"left ℓ₃ lies below FastICA; on the right, errors below {drawing.per_cent_tick(ROUNDING)} are drawn "
+                "there.",
+                "Exact recoveries and errors of four methods against the number of samples",
                 lambda palette, narrow: draw(found, palette, narrow),
             ),
         ),
@@ -90,6 +95,23 @@ def section(results: Results, size: Size) -> Section:
 
 Errors = dict[tuple[str, int, int], list[float]]
 """By method, features and samples."""
+
+
+def _finding(found: Errors) -> str:
+    """The fewest samples an atom from which every trial is exact."""
+    said = []
+    for method in OURS:
+        needed = _always_exact_from(found, method)
+        if needed is not None:
+            said.append(f"{METHOD_NAMES[method]} from {needed:g} samples an atom on")
+    return f"Every trial is exact: {'; '.join(said)}." if said else "Not run yet, or never exact."
+
+
+def _always_exact_from(found: Errors, method: str) -> float | None:
+    """Samples an atom from which on no trial of any size missed; None if the most of them did."""
+    at = sorted((r / n, _exact(errors)) for (name, n, r), errors in found.items() if name == method)
+    missed = [ratio for ratio, share in at if share < 1]
+    return next((ratio for ratio, _ in at if not missed or ratio > missed[-1]), None)
 
 
 def _fewest(size: Size) -> str:
@@ -111,7 +133,7 @@ def _table(results: Results, size: Size) -> Table:
         entries = [_entry(results.summary(trials(method, n, r, size))) for method in METHOD_NAMES]
         rows.append((Entry(str(n), order=n), Entry(str(r), order=r), *entries))
     columns = ("n", "r", *METHOD_NAMES.values())
-    caption = "Fits with an error below 1e-6, of all fits, and the median of their errors."
+    caption = f"Fits with an error below {EXACT_WORDS}, of all fits, and the median error in per cent."
     return Table("few", caption, columns, tuple(rows), n_heads=2)
 
 
@@ -119,7 +141,7 @@ def _entry(summary: Summary) -> Entry:
     errors = list(summary.numbers)
     if not errors:
         return absent_entry(summary)
-    median = f"median error {percent(float(np.median(errors)))}"
+    median = f"median {bare(float(np.median(errors)))}"
     n_exact = sum(error < EXACT for error in errors)
     return Entry(f"{n_exact} of {len(errors)}", order=_exact(errors), lines=(median,))
 
@@ -127,7 +149,7 @@ def _entry(summary: Summary) -> Entry:
 def _claims(found: Errors) -> Iterator[Claim]:
     text = "Annealed p and refinement recover dictionaries exactly where ℓ₃ and FastICA never do."
     ours = [_exact(errors) for (method, n, r), errors in found.items() if method == "annealed" and r >= ENOUGH * n]
-    theirs = [_exact(errors) for (method, _, _), errors in found.items() if method != "annealed"]
+    theirs = [_exact(errors) for (method, _, _), errors in found.items() if method not in OURS]
     if not ours or not theirs:
         yield Claim(text, "Not run.", Verdict.OPEN, ours=True)
         return
@@ -140,22 +162,21 @@ def _claims(found: Errors) -> Iterator[Claim]:
 def draw(found: Errors, palette: Palette, narrow: bool) -> Figure:
     """Shares and errors against samples."""
     figure, (left, right) = drawing.panels(palette, narrow, 2, height=3.6)
-    for (method, label), colour in zip(METHOD_NAMES.items(), drawing.series(palette), strict=False):
-        curve = [(r, errors) for (name, n, r), errors in found.items() if name == method and n == SMALL]
+    for method, name in LOOK_NAMES.items():
+        curve = [(r, errors) for (other, n, r), errors in found.items() if other == method and n == SMALL]
         if not curve:
             continue
-        style: dict[str, Any] = {"color": colour, "linewidth": 2.4, "markersize": 6, "label": label, "clip_on": False}
-        r = [at for at, _ in curve]
-        left.plot(r, [_exact(errors) for _, errors in curve], "o-", **style)
-        right.plot(r, [max(float(np.median(errors)), ROUNDING) for _, errors in curve], "o-", **style)
-    left.set(ylim=(-0.02, 1.02), xlabel="samples r")
-    left.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        r, style = [at for at, _ in curve], drawing.line_style(name, palette)
+        left.plot(r, [_exact(errors) for _, errors in curve], **style)
+        right.plot(r, [max(float(np.median(errors)), ROUNDING) for _, errors in curve], **style)
+    drawing.shares_on_y(left)
+    left.set(xlabel="samples r")
     right.set(xlabel="samples r")
     drawing.per_cent_on_y(right, [1, 1e-4, 1e-8, 1e-12, ROUNDING])
     right.set_ylim(ROUNDING / 2, 2)
     drawing.titled(left, "Exact recoveries")
     drawing.titled(right, "Median error")
-    drawing.legend(left if narrow else right, palette, loc="center right")
+    drawing.legend_above(figure, [left, right], palette, narrow)
     return figure
 
 

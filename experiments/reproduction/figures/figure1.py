@@ -26,11 +26,19 @@ from experiments.reproduction.experiment import (
     absent_entry,
 )
 from experiments.reproduction.report import drawing
+from experiments.reproduction.report.looks import LOOKS
 from experiments.reproduction.report.words import thousands, whole_percent
 from experiments.reproduction.results import Results
 
 N, DENSITY = 30, 0.3
 EXPONENTS = (3, 4, 5, 6)
+METHOD_OPTIONS: dict[str, tuple[str, dict[str, Scalar]]] = {
+    **{f"l{p}": ("lp", {"p": p}) for p in EXPONENTS},
+    "default": ("default", {}),
+}
+"""Curves: the paper's, one for each exponent, and elldict as it comes."""
+
+HALF = 0.5
 STEEP = 1.5
 """Factor from one p to the next that an exponential has to have at least."""
 
@@ -43,36 +51,38 @@ def sample_sizes(size: Size) -> list[int]:
     return [int(round(r, -1)) for r in np.geomspace(250, 64_000, 17 if size.full else 13)]
 
 
-def trials(p: int, r: int, size: Size) -> list[Cell]:
+def trials(name: str, r: int, size: Size) -> list[Cell]:
     """The trials of a point of a curve."""
     setting: dict[str, Scalar] = {"n_features": N, "n_samples": r, "density": DENSITY, "dtype": "float32"}
-    return [make_cell("recovery", "lp", setting, seed, {"p": p}) for seed in size.n_trials(quick=5, full=20)]
+    method, options = METHOD_OPTIONS[name]
+    return [make_cell("recovery", method, setting, seed, options) for seed in size.n_trials(quick=5, full=20)]
 
 
 def cells(size: Size) -> list[Cell]:
     """Everything to run."""
-    return [cell for p in EXPONENTS for r in sample_sizes(size) for cell in trials(p, r, size)]
+    return [cell for name in METHOD_OPTIONS for r in sample_sizes(size) for cell in trials(name, r, size)]
 
 
 def section(results: Results, size: Size) -> Section:
     """The figure, the samples needed, and the claims."""
-    curves = {p: list(_curve(results, size, p)) for p in EXPONENTS}
+    curves = {name: list(_curve(results, size, name)) for name in METHOD_OPTIONS}
     return Section(
         "How many samples it takes",
+        _finding(curves),
         f"The share of {len(size.n_trials(quick=5, full=20))} trials in which the dictionary was recovered (error "
         f"below {whole_percent(RECOVERED)}), n = {N}, θ = {DENSITY}. The paper does not say when it counts a "
         "dictionary as recovered.",
         pictures=(
             Picture(
                 "figure1",
-                "Recovered dictionaries against the number of samples. Dotted: where theory expects the error to fall "
-                f"below {whole_percent(RECOVERED)}.",
-                "Four curves, one for each exponent: the share recovered against the number of samples",
+                "Recovered dictionaries against the number of samples. Dotted: where theory expects the error of ℓₚ to "
+                f"fall below {whole_percent(RECOVERED)}.",
+                "Five curves, four exponents and elldict: the share recovered against the number of samples",
                 lambda palette, narrow: draw(curves, palette, narrow),
             ),
         ),
         tables=(_table(curves, results, size),),
-        claims=tuple(_claims(curves)),
+        claims=tuple(_claims({p: curves[f"l{p}"] for p in EXPONENTS})),
     )
 
 
@@ -80,9 +90,23 @@ Curve = list[tuple[int, float]]
 """Numbers of samples, shares recovered."""
 
 
-def _curve(results: Results, size: Size, p: int) -> Iterator[tuple[int, float]]:
+def _finding(curves: dict[str, Curve]) -> str:
+    """Samples that the smallest and the largest exponent need, and elldict."""
+    found = [(LOOKS[name].label, _needs_words(curves[name])) for name in ("l3", "l6", "default")]
+    listed = ", ".join(f"{needs} for {label}" for label, needs in found if needs)
+    return f"Samples from which half of the trials recover {N} atoms: {listed}." if listed else "Not run yet."
+
+
+def _needs_words(curve: Curve) -> str:
+    needs = measured_needs(curve)
+    if needs is not None:
+        return thousands(round(needs))
+    return f"fewer than {thousands(curve[0][0])}" if curve and curve[0][1] >= HALF else ""
+
+
+def _curve(results: Results, size: Size, name: str) -> Iterator[tuple[int, float]]:
     for r in sample_sizes(size):
-        errors = results.numbers(trials(p, r, size))
+        errors = results.numbers(trials(name, r, size))
         if errors:
             yield r, float(np.mean(np.array(errors) < RECOVERED))
 
@@ -101,26 +125,26 @@ def theory_needs(p: float) -> float:
 def measured_needs(curve: Curve) -> float | None:
     """Number of samples at which half of the trials succeed, between the grid's."""
     for (r0, share0), (r1, share1) in itertools.pairwise(curve):
-        if share0 < 0.5 <= share1:
-            way = (0.5 - share0) / (share1 - share0)
+        if share0 < HALF <= share1:
+            way = (HALF - share0) / (share1 - share0)
             return float(r0 * (r1 / r0) ** way)
     return None
 
 
-def _table(curves: dict[int, Curve], results: Results, size: Size) -> Table:
+def _table(curves: dict[str, Curve], results: Results, size: Size) -> Table:
     rows = []
-    for p, curve in curves.items():
-        needs, theory = measured_needs(curve), theory_needs(p)
-        planned = [cell for r in sample_sizes(size) for cell in trials(p, r, size)]
-        measured = (
-            absent_entry(results.summary(planned)) if needs is None else Entry(thousands(round(needs)), order=needs)
-        )
-        rows.append((Entry(f"p = {p}", order=p), measured, Entry(thousands(round(theory)), order=theory)))
+    for name, curve in curves.items():
+        planned = [cell for r in sample_sizes(size) for cell in trials(name, r, size)]
+        said = _needs_words(curve)
+        measured = Entry(said, order=measured_needs(curve) or 0.0) if said else absent_entry(results.summary(planned))
+        theory = theory_needs(float(METHOD_OPTIONS[name][1]["p"])) if name != "default" else None
+        expected = Entry("", order=0.0) if theory is None else Entry(thousands(round(theory)), order=theory)
+        rows.append((Entry(LOOKS[name].label, order=name), measured, expected))
     caption = (
         "Samples needed for half of the trials to succeed, and those at which theory expects an error of "
         f"{whole_percent(RECOVERED)}."
     )
-    return Table("samples-needed", caption, ("Exponent", "Measured", "Theory"), tuple(rows))
+    return Table("samples-needed", caption, ("Method", "Measured", "Theory"), tuple(rows))
 
 
 def _claims(curves: dict[int, Curve]) -> Iterator[Claim]:
@@ -156,18 +180,19 @@ def _misfit(x: NDArray[np.float64], needs: list[float]) -> float:
     return float(np.sqrt(np.mean((logs - np.polyval(np.polyfit(x, logs, 1), x)) ** 2)))
 
 
-def draw(curves: dict[int, Curve], palette: Palette, narrow: bool) -> Figure:
+def draw(curves: dict[str, Curve], palette: Palette, narrow: bool) -> Figure:
     """Shares against samples."""
     figure, (axes,) = drawing.panels(palette, narrow, 1)
-    for (p, curve), colour in zip(curves.items(), drawing.series(palette), strict=False):
-        axes.axvline(theory_needs(p), color=colour, linestyle=(0, (1, 3)), linewidth=1.6)
+    for name, curve in curves.items():
+        if name != "default":
+            needs = theory_needs(float(METHOD_OPTIONS[name][1]["p"]))
+            axes.axvline(needs, color=LOOKS[name].colour(palette), linestyle=(0, (1, 3)), linewidth=1.6)
         if curve:
-            r, shares = zip(*curve, strict=True)
-            axes.plot(r, shares, "o-", color=colour, linewidth=2.4, markersize=5.5, label=f"p = {p}", clip_on=False)
+            axes.plot(*zip(*curve, strict=True), **drawing.line_style(name, palette))
     drawing.counts_on_x(axes, (300, 1000, 3000, 10_000, 30_000))
-    axes.set(ylim=(-0.02, 1.02), xlabel="samples r", ylabel="recovered", xlim=(220, 72_000))
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-    drawing.legend(axes, palette, loc="center left")
+    axes.set(xlabel="samples r", ylabel="recovered", xlim=(220, 72_000))
+    drawing.shares_on_y(axes)
+    drawing.legend_above(figure, [axes], palette, narrow)
     return figure
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from elldict.report.style import LIGHT, Palette
 from experiments.reproduction.experiment import Claim, Experiment, Picture, Section, Size, Verdict
 from experiments.reproduction.report import drawing
+from experiments.reproduction.report.words import percent
 from experiments.reproduction.results import Results
 
 EXPONENTS = (3, 4, 6, 10)
@@ -33,9 +34,9 @@ def section(results: Results, size: Size) -> Section:  # noqa: ARG001  nothing i
     """The figure and its claim."""
     return Section(
         "Why the sparsest directions win",
-        "The sum of |a|ᵖ over the unit sphere in three dimensions, as height and colour. Every p above 2 peaks "
-        "on the axes, where all but one coordinate is zero; a larger p makes them narrower and the plains between them "
-        "flatter.",
+        "Every p above 2 peaks on the axes, where all but one coordinate is zero: the sparse directions.",
+        "The sum of |a|ᵖ over the unit sphere in three dimensions, as height and colour. A larger p "
+        "makes the peaks narrower and the plains between them flatter. It is geometry: no method is run.",
         pictures=(
             Picture(
                 "figure2",
@@ -62,7 +63,7 @@ def _claim() -> Claim:
             points = np.sign(points) * np.abs(points) ** (p - 1)  # the power method on one sample of each axis
             points /= np.linalg.norm(points, axis=1, keepdims=True)
         worst = min(worst, float(np.mean(np.max(np.abs(points), axis=1) > 1 - 1e-9)))
-    found = f"{100 * worst:.1f} % of 2000 random starts end there, or more, for each of the exponents drawn."
+    found = f"{percent(worst)} of 2000 random starts end there, or more, for each of the exponents drawn."
     return Claim(text, found, Verdict.HOLDS if worst > 0.999 else Verdict.FAILS)
 
 

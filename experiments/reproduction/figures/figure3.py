@@ -15,6 +15,7 @@ from elldict.report.style import Palette
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
 from experiments.reproduction.report import drawing
+from experiments.reproduction.report.words import SIGN, power_of_ten, span, two_digits
 from experiments.reproduction.results import Results
 
 P, DENSITY = 4, 0.1
@@ -92,12 +93,15 @@ def section(results: Results, size: Size) -> Section:
     done = runs(results, cells(size))
     return Section(
         "A slow start, then a factor of θ an iteration",
+        _finding(done),
         f"The power method with the expected gradient, p = {P}, θ = {DENSITY}: what happens with infinitely many "
-        f"samples, from {len(size.n_trials(quick=3))} random starts each. Expectations are computed, not sampled.",
+        f"samples, from {len(size.n_trials(quick=3))} random starts each. Expectations are computed, not sampled; "
+        "what elldict does beyond the power method needs samples, so it has no curve here.",
         pictures=(
             Picture(
                 "figure3",
-                "Error against iteration, from random starts. Grey: lines that fall by θ = 1/10 an iteration.",
+                "Error of the power method against iteration, from random starts. Grey: lines that fall by θ = 1/10 an "
+                "iteration.",
                 "Curves that stay level for a few iterations and then fall in a straight line on a log axis",
                 lambda palette, narrow: draw(done, palette, narrow),
             ),
@@ -125,15 +129,25 @@ def _table(done: Sequence[Run]) -> Table:
             (
                 Entry(CONSTRAINTS[constraint], order=constraint),
                 Entry(str(n), order=n),
-                Entry(f"{mean:.5f}", order=mean, tone="agrees" if off < 0.02 else "larger"),
+                Entry(f"{mean:.4f}", order=mean, tone="agrees" if off < 0.02 else "larger"),
                 Entry(f"{DENSITY:g}", order=DENSITY),
-                Entry(f"{100 * off:.2g} %", order=off),
+                Entry(f"{two_digits(off)}{SIGN}", order=off),
                 Entry(f"{min(first)} to {max(first)}", order=float(np.mean(first))),
             )
         )
     columns = ("Constraint", "n", "Fitted factor", "θ", "Largest departure", "Iterations of stage one")
-    caption = f"Factor of the error per iteration, fitted between errors of {SECOND_STAGE:g} and {ROUNDING:g}."
+    caption = f"Factor of the error per iteration, fitted between errors of {SECOND_STAGE:g} and {power_of_ten(-13)}."
     return Table("factors", caption, columns, tuple(rows), n_heads=2)
+
+
+def _finding(done: Sequence[Run]) -> str:
+    factors = [run.factor for run in done if run.factor is not None]
+    if not factors:
+        return "Not run yet."
+    first = max(run.n_first for run in done)
+    fitted = span(min(factors), max(factors), ".4f")
+    said = f"After at most {first} iterations the error is multiplied by {fitted} in each one that follows"
+    return f"{said}; θ is {DENSITY}."
 
 
 def _claims(done: Sequence[Run]) -> Iterator[Claim]:
@@ -141,7 +155,7 @@ def _claims(done: Sequence[Run]) -> Iterator[Claim]:
     text = "The second stage is linear, with factor θ = 1/10, on the sphere and on the orthogonal group."
     held = [abs(factor / DENSITY - 1) < 0.02 for factor in factors]
     if factors:
-        found = f"Fitted factors from {min(factors):.5f} to {max(factors):.5f} in {len(factors)} runs."
+        found = f"Fitted factors from {min(factors):.4f} to {max(factors):.4f} in {len(factors)} runs."
         yield Claim(text, found, Verdict.of(sum(held), len(held)))
     else:
         yield Claim(text, "Not run.", Verdict.OPEN)
@@ -165,7 +179,8 @@ def draw(done: Sequence[Run], palette: Palette, narrow: bool) -> Figure:
 
 
 def _draw_panel(panel: Axes, mine: Sequence[Run], palette: Palette) -> None:
-    colours = dict(zip(sorted({run.n for run in mine}), drawing.series(palette), strict=False))
+    all_n = sorted({run.n for run in mine})
+    colours = {n: drawing.shade("l4", palette, number, len(all_n)) for number, n in enumerate(all_n)}
     last = max((len(run.errors) for run in mine), default=20)
     for start in range(-16, last + 2, 2):
         t = np.array([start, start + 16])
@@ -175,9 +190,8 @@ def _draw_panel(panel: Axes, mine: Sequence[Run], palette: Palette) -> None:
         for number, run in enumerate(group):
             label = f"n = {n}" if number == 0 else None
             panel.plot(run.errors, color=colour, linewidth=1.8, alpha=0.85, label=label)
-    panel.set(yscale="log", ylim=(ROUNDING / 2, 3), xlim=(0, last), xlabel="iteration", ylabel="error")
-    panel.set_yticks([1, 1e-4, 1e-8, 1e-12], ["1", "1e-4", "1e-8", "1e-12"])
-    panel.minorticks_off()
+    drawing.powers_on_y(panel, (0, -4, -8, -12))
+    panel.set(ylim=(ROUNDING / 2, 3), xlim=(0, last), xlabel="iteration", ylabel="error")
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     drawing.legend(panel, palette, loc="upper right")
 

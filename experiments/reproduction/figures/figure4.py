@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,7 +25,8 @@ from experiments.reproduction.experiment import (
 )
 from experiments.reproduction.figures.figure3 import CONSTRAINTS, Run, population_cell, runs
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.words import plural
+from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.words import plural, power_of_ten, span
 from experiments.reproduction.results import Results
 
 DENSITY = 0.3
@@ -37,6 +39,13 @@ METHOD_NAMES = {
     "gradient": "Gradient, step 1/4",
     "long": "Gradient with the factor p, step 1/4",
 }
+LOWEST = 1e-9
+"""Error at which curves leave the picture."""
+
+LINES = (  # name, look, label, dashes, width: the power method with p = 4, and gradient steps
+    ("power", "l4", "Power method", "-", 2.4),
+    ("gradient", "gradient", LOOKS["gradient"].label, (0, (4, 2)), 1.8),
+)
 STEPS = {"gradient": 0.25, "long": 1.0}
 """Length of the step in units of the paper's gradient, which leaves out the factor p = 4 of the objective's."""
 
@@ -76,12 +85,13 @@ def section(results: Results, size: Size) -> Section:
     missing = METHODS["gradient"].missing
     return Section(
         "Against gradient steps",
+        _finding(done, sizes(size)),
         f"Power method and Riemannian gradient, both on infinitely many samples, p = 4, θ = {DENSITY}, from "
-        f"{plural(len(size.n_trials(quick=1, full=5)), 'random start')}.",
+        f"{plural(len(size.n_trials(quick=1, full=5)), 'random start')}. Without samples elldict is its power method.",
         pictures=(
             Picture(
                 "figure4",
-                "Error against iteration for growing n, from the start of median length. Full lines: the power method. "
+                "Error against iteration for growing n, the darker the larger, from the start of median length. "
                 "Dashed: gradient steps of 1/4.",
                 "Curves of the error of both methods for several n, on the sphere and on the orthogonal group",
                 lambda palette, narrow: draw(done, sizes(size), palette, narrow),
@@ -116,7 +126,7 @@ def _table(done: Done, results: Results, size: Size) -> Table:
                 _entry(done[name, constraint, n], results, trials(name, constraint, n, size)) for name in METHOD_NAMES
             )
             rows.append((Entry(title, order=constraint), Entry(str(n), order=n), *entries))
-    caption = "Iterations until the error is below 1e-6 (median over starts)."
+    caption = f"Iterations until the error is below {power_of_ten(-6)} (median over starts)."
     return Table("iterations", caption, ("Constraint", "n", *METHOD_NAMES.values()), tuple(rows), n_heads=2)
 
 
@@ -125,6 +135,20 @@ def _entry(group: Sequence[Run], results: Results, planned: Sequence[Cell]) -> E
     if count is not None:
         return Entry(f"{count:g}", order=count)
     return Entry("never", order=math.inf) if group else absent_entry(results.summary(planned, "errors"))
+
+
+def _ratios(done: Done, name: str, all_n: Sequence[int]) -> list[float]:
+    """Iterations of gradient steps over those of the power method, where both got there."""
+    pairs = [(needed(done[name, c, n]), needed(done["power", c, n])) for c in CONSTRAINTS for n in all_n]
+    return [slow / fast for slow, fast in pairs if slow and fast]
+
+
+def _finding(done: Done, all_n: Sequence[int]) -> str:
+    ratios = _ratios(done, "gradient", all_n)
+    if not ratios:
+        return "Not run yet."
+    many = span(min(ratios), max(ratios), ".1f")
+    return f"Gradient steps of 1/4 take {many} times as many iterations as the power method."
 
 
 def _claims(done: Done, all_n: Sequence[int]) -> Iterator[Claim]:
@@ -153,27 +177,37 @@ def draw(done: Done, all_n: Sequence[int], palette: Palette, narrow: bool) -> Fi
     for panel, (constraint, title) in zip(axes, CONSTRAINTS.items(), strict=True):
         _draw_panel(panel, done, constraint, all_n, palette)
         drawing.titled(panel, title)
+    drawing.legend_above(figure, axes, palette, narrow)
     return figure
 
 
 def _draw_panel(panel: Axes, done: Done, constraint: str, all_n: Sequence[int], palette: Palette) -> None:
-    longest = 10
-    for n, colour in zip(all_n, drawing.series(palette), strict=False):
-        for name, style, width in (("power", "-", 2.4), ("gradient", (0, (4, 2)), 1.5)):
+    longest, last_n = 10, all_n[-1]
+    for number, n in enumerate(all_n):
+        for name, look, label, style, width in LINES:
+            colour = drawing.shade(look, palette, number, len(all_n))
             group = sorted(done[name, constraint, n], key=lambda run: len(run.errors))
             if not group:
                 continue
             errors = group[len(group) // 2].errors
-            panel.plot(
-                errors, color=colour, linestyle=style, linewidth=width, label=f"n = {n}" if name == "power" else None
-            )
+            panel.plot(errors, color=colour, linestyle=style, linewidth=width, label=label if n == last_n else None)
             longest = max(longest, next((t for t, e in enumerate(errors) if e < 1e-9), len(errors)))
-    panel.set(yscale="log", xscale="log", ylim=(1e-9, 3), xlim=(1, 1.1 * longest), xlabel="iteration", ylabel="error")
-    panel.set_yticks([1, 1e-3, 1e-6, 1e-9], ["1", "1e-3", "1e-6", "1e-9"])
+            if (name, n) in (("power", all_n[0]), ("gradient", last_n)):
+                _name_curve(panel, errors, n, colour, leftmost=n != last_n)
+    panel.set(xscale="log", xlim=(1, 2 * longest), xlabel="iteration", ylabel="error")
+    drawing.powers_on_y(panel, (0, -3, -6, -9))
+    panel.set_ylim(LOWEST, 3)
     panel.set_xticks([tick for tick in (1, 10, 100, 1000) if tick < longest])
     panel.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     panel.minorticks_off()
-    drawing.legend(panel, palette, loc="lower left")
+
+
+def _name_curve(panel: Axes, errors: Sequence[float], n: int, colour: Any, *, leftmost: bool) -> None:
+    """The n of an outermost curve, beside its lower end."""
+    t = next((t for t, error in enumerate(errors) if error < 10 * LOWEST), len(errors) - 1)
+    side, align = (-4, "right") if leftmost else (4, "left")
+    where: Any = {"xytext": (side, 0), "textcoords": "offset points", "ha": align, "va": "center"}
+    panel.annotate(f"n = {n}", (t, 3 * LOWEST), color=colour, size=9, **where)
 
 
 EXPERIMENT = Experiment("figure4", "Figure 4", cells, section)

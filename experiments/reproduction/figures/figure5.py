@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,8 @@ from elldict.theory import expected_error
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.words import whole_percent
+from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.words import percent, thousands, whole_percent
 from experiments.reproduction.results import Results
 
 EDGE = 0.05
@@ -27,6 +28,9 @@ EDGE = 0.05
 
 LOST, RECOVERED = 0.5, 0.01
 """Errors above which nothing of the dictionary is left, and below which all of it was found."""
+
+SHARP = 4.0
+"""Factor around the edge beyond which errors do not move a line between squares."""
 
 MOST, MANY = 0.95, 0.85
 """Shares of fits, or of squares, that bear a claim out, and that bear it out in part."""
@@ -69,7 +73,17 @@ class Map:
         return FIXED | {"r": 10_000 * self.n / 50} | {self.x: x, self.y: y}
 
     def trials(self, x: float, y: float) -> list[Cell]:
-        """Fits at a point."""
+        """Fits of the power method at a point."""
+        options: dict[str, Scalar] = {"p": self.point(x, y)["p"], **ENOUGH}
+        seeds = self.size.n_trials(quick=1, full=3)
+        return [make_cell("recovery", "lp", self.setting(x, y), seed, options) for seed in seeds]
+
+    def default_cell(self, x: float, y: float) -> Cell:
+        """A fit of elldict as it comes, which knows no p: along p it is always the same."""
+        return make_cell("recovery", "default", self.setting(x, y), 0)
+
+    def setting(self, x: float, y: float) -> dict[str, Scalar]:
+        """What the samples at a point are drawn from."""
         at = self.point(x, y)
         setting: dict[str, Scalar] = {
             "n_features": self.n,
@@ -79,19 +93,29 @@ class Map:
         }
         if at["sigma"]:
             setting["noise_std"] = at["sigma"]
-        seeds = self.size.n_trials(quick=1, full=3)
-        return [make_cell("recovery", "lp", setting, seed, {"p": at["p"], **ENOUGH}) for seed in seeds]
+        return setting
 
     def measured(self, results: Results) -> Grid:
-        """Mean errors (y, x); NaN where nothing was run."""
-        means = [[results.mean(self.trials(x, y)) for x in self.ticks(self.x)] for y in self.ticks(self.y)]
+        """Mean errors of the power method (y, x); NaN where nothing was run."""
+        return self._grid(lambda x, y: results.mean(self.trials(x, y)))
+
+    def default(self, results: Results) -> Grid:
+        """Errors of elldict as it comes (y, x); NaN where nothing was run."""
+        return self._grid(lambda x, y: results.mean([self.default_cell(x, y)]))
+
+    def _grid(self, error: Callable[[float, float], float | None]) -> Grid:
+        means = [[error(x, y) for x in self.ticks(self.x)] for y in self.ticks(self.y)]
         return np.array([[np.nan if mean is None else max(mean, 1e-9) for mean in row] for row in means])
 
     def fixed_words(self) -> str:
         """What does not vary."""
         at = FIXED | {"r": 10_000 * self.n / 50}
         names = {"p": "p", "theta": "θ", "sigma": "σ", "r": "r"}
-        return ", ".join(f"{names[name]} = {value:g}" for name, value in at.items() if name not in (self.x, self.y))
+        return ", ".join(
+            f"{names[name]} = {thousands(int(value)) if name == 'r' else f'{value:g}'}"
+            for name, value in at.items()
+            if name not in (self.x, self.y)
+        )
 
 
 @functools.cache
@@ -112,36 +136,36 @@ def maps(size: Size) -> list[Map]:
 
 def cells(size: Size) -> list[Cell]:
     """Everything to run."""
-    return [
-        cell
-        for map_ in maps(size)
-        for x in map_.ticks(map_.x)
-        for y in map_.ticks(map_.y)
-        for cell in map_.trials(x, y)
-    ]
+    points = [(map_, x, y) for map_ in maps(size) for x in map_.ticks(map_.x) for y in map_.ticks(map_.y)]
+    fits = [cell for map_, x, y in points for cell in (*map_.trials(x, y), map_.default_cell(x, y))]
+    return list(dict.fromkeys(fits))
 
 
 def section(results: Results, size: Size) -> Section:
     """The figure, the agreement of each map with theory, and the claims."""
     found = [(map_, map_.measured(results)) for map_ in maps(size)]
+    ours = [map_.default(results) for map_ in maps(size)]
     n = found[0][0].n
     return Section(
         "Where recovery ends",
+        _finding(found, ours),
         f"Two of p, θ, σ and r vary, the others are fixed; n = {n}, {len(size.n_trials(quick=1, full=3))} "
-        "trials. Colour is the mean error, on the scale below the maps.",
+        "trials. Colour is the mean error of ℓₚ, on the scale below the maps.",
         pictures=(
             Picture(
                 "figure5",
-                f"Phase transitions. The line is where theory expects an error of {whole_percent(EDGE)}.",
-                "Six heat maps of the error with a line between recovery and failure",
-                lambda palette, narrow: draw(found, palette, narrow),
+                f"Phase transitions. Lines are at an error of {whole_percent(EDGE)}: where theory expects it of ℓₚ, "
+                "and where elldict as it comes has it (one trial a square; it knows no p, so along p its line is "
+                f"straight).{_line_words(found, ours)}",
+                "Six heat maps of the error with lines between recovery and failure, of theory and of elldict",
+                lambda palette, narrow: draw(found, ours, palette, narrow),
             ),
         ),
-        tables=(_table(found),),
-        claims=(*_claims(found), _candour(results, size)),
+        tables=(_table(found, ours),),
+        claims=(*_claims(found), _ahead(found, ours), _candour(results, size)),
         notes=()
         if size.full
-        else ("A quick run takes n = 20 and two fifths of the samples; the paper has n = 50 and r = 10000.",),
+        else ("A quick run takes n = 20 and two fifths of the samples; the paper has n = 50 and r = 10\u202f000.",),
     )
 
 
@@ -169,9 +193,48 @@ def ratio(map_: Map, measured: Grid) -> float | None:
     return statistics.median((measured / theory)[inside].tolist()) if inside.any() else None
 
 
-def _table(found: Found) -> Table:
+def both(measured: Grid, default: Grid) -> tuple[Grid, Grid]:
+    """Errors of both where both were run."""
+    known = ~np.isnan(measured) & ~np.isnan(default)
+    return measured[known], default[known]
+
+
+def _finding(found: Found, ours: Sequence[Grid]) -> str:
+    """Squares on which each recovers the dictionary."""
+    pairs = [both(measured, default) for (_, measured), default in zip(found, ours, strict=True)]
+    n_lp, n_ours = (sum(int(np.sum(pair[side] < EDGE)) for pair in pairs) for side in (0, 1))
+    run = sum(len(pair[0]) for pair in pairs)
+    if not run:
+        return "Not run yet."
+    counted = f"Of {run} squares ℓₚ recovers the dictionary on {n_lp}, elldict on {n_ours}"
+    return f"{counted} (error below {whole_percent(EDGE)})."
+
+
+def _line_words(found: Found, ours: Sequence[Grid]) -> str:
+    """Why a line of elldict is not there, or ends."""
+    all_below = [m.letter for (m, _), grid in zip(found, ours, strict=True) if np.all(grid < EDGE)]
+    said = f" On map {', '.join(f'({letter})' for letter in all_below)} it is below everywhere." if all_below else ""
+    partial = any(np.isnan(grid).any() and not np.isnan(grid).all() for grid in ours)
+    return said + (" Its lines end where it was not run." if partial else "")
+
+
+def _ahead(found: Found, ours: Sequence[Grid]) -> Claim:
+    """Whether users lose anything by the default, among the maps of the default's own p."""
+    text = "elldict recovers the dictionary wherever ℓ₃ does."
+    pairs = [both(m, d) for (map_, m), d in zip(found, ours, strict=True) if "p" not in (map_.x, map_.y)]
+    at_l3 = [bool(default < EDGE) for pair in pairs for l3, default in zip(*pair, strict=True) if l3 < EDGE]
+    at_ours = sum(bool(default < EDGE <= l3) for pair in pairs for l3, default in zip(*pair, strict=True))
+    if not at_l3:
+        return Claim(text, "Not run.", Verdict.OPEN, ours=True)
+    said = f"{sum(at_l3)} of {len(at_l3)} squares with an error below {whole_percent(EDGE)} at p = 3"
+    found_ = f"{said}; and {at_ours} squares on which ℓ₃ does not."
+    return Claim(text, found_, Verdict.of(sum(at_l3), len(at_l3)), ours=True)
+
+
+def _table(found: Found, ours: Sequence[Grid]) -> Table:
     rows = []
-    for map_, measured in found:
+    for (map_, measured), default in zip(found, ours, strict=True):
+        l_p, elldict = both(measured, default)
         agree, run = same_side(map_, measured)
         middle = ratio(map_, measured)
         rows.append(
@@ -181,10 +244,15 @@ def _table(found: Found) -> Table:
                 Entry(map_.fixed_words()),
                 Entry(f"{agree} of {run}", order=agree / max(run, 1), tone="agrees" if agree >= MOST * run else ""),
                 Entry("–" if middle is None else f"{middle:.2f}", order=middle or 0.0),
+                Entry(str(int(np.sum(l_p < EDGE))), order=int(np.sum(l_p < EDGE))),
+                Entry(str(int(np.sum(elldict < EDGE))), order=int(np.sum(elldict < EDGE))),
             )
         )
-    columns = ("Map", "Vary", "Fixed", "Squares on the side theory says", "Measured / theory where recovered (median)")
-    caption = f"How the maps agree with theory. The line is drawn at an error of {whole_percent(EDGE)}."
+    columns = ("Map", "Vary", "Fixed", "As theory says", "Measured / theory", "Recovered, ℓₚ", "Recovered, elldict")
+    caption = (
+        f"Squares on the side of the line at {whole_percent(EDGE)} that theory says; the median of measured over "
+        "theory where ℓₚ is expected to recover; and squares recovered."
+    )
     return Table("maps", caption, columns, tuple(rows), n_heads=2)
 
 
@@ -195,7 +263,7 @@ def _claims(found: Found) -> Iterator[Claim]:
         if not np.all(np.isnan(measured)):
             shown.append(bool(np.nanmin(measured) < EDGE / 2 and np.nanmax(measured) > 0.3))
     counted = (
-        f"{sum(shown)} of {len(shown)} maps hold errors below {100 * EDGE / 2:g} % and above 30 %."
+        f"{sum(shown)} of {len(shown)} maps hold errors below {percent(EDGE / 2)} and above {whole_percent(0.3)}."
         if shown
         else "Not run."
     )
@@ -218,7 +286,8 @@ def _claims(found: Found) -> Iterator[Claim]:
 def _candour(results: Results, size: Size) -> Claim:
     """Whether users would learn from the fit itself on which side of the line they are."""
     text = "A fit that is lost says so, and one that found all atoms stays silent."
-    fits = [values for cell in cells(size) if (values := results.values(cell)) is not None]
+    planned = [cell for cell in cells(size) if cell.method == "lp"]
+    fits = [values for cell in planned if (values := results.values(cell)) is not None]
     lost = [bool(values["warnings"]) for values in fits if values["error"] > LOST]
     well = [not values["warnings"] for values in fits if values["error"] < RECOVERED]
     between = [bool(values["warnings"]) for values in fits if RECOVERED <= values["error"] <= LOST]
@@ -235,12 +304,17 @@ def _candour(results: Results, size: Size) -> Claim:
 # --- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def draw(found: Found, palette: Palette, narrow: bool) -> Figure:
+def draw(found: Found, ours: Sequence[Grid], palette: Palette, narrow: bool) -> Figure:
     """Six panels and one scale."""
     figure, axes = drawing.panels(palette, narrow, len(found), per_row=3, height=3.1 if not narrow else 3.7)
     images = [_draw_map(panel, map_, measured, palette) for panel, (map_, measured) in zip(axes, found, strict=True)]
+    for panel, default in zip(axes, ours, strict=True):
+        _draw_default(panel, default, palette)
+    for label, colour in (("theory of ℓₚ", palette.ink), ("elldict", LOOKS["default"].colour(palette))):
+        axes[0].plot([], [], color=colour, linewidth=2.4, label=label)
+    drawing.legend_above(figure, axes[:1], palette, narrow)
     bar = figure.colorbar(images[0], ax=axes, location="bottom", shrink=0.5 if not narrow else 0.9, pad=0.03, aspect=40)
-    bar.set_ticks([1e-3, 1e-2, 1e-1, 1], labels=["0.1 %", "1 %", "10 %", "100 %"])
+    bar.set_ticks([1e-3, 1e-2, 1e-1, 1], labels=[drawing.per_cent_tick(tick) for tick in (1e-3, 1e-2, 1e-1, 1)])
     bar.ax.minorticks_off()
     bar.ax.tick_params(length=0, labelcolor=palette.muted)
     bar.outline.set_visible(False)
@@ -250,7 +324,7 @@ def draw(found: Found, palette: Palette, narrow: bool) -> Figure:
 
 def _draw_map(panel: Axes, map_: Map, measured: Grid, palette: Palette) -> AxesImage:
     xs, ys = map_.ticks(map_.x), map_.ticks(map_.y)
-    colours = LinearSegmentedColormap.from_list("error", [palette.tile, palette.curves[0], palette.ink])
+    colours = LinearSegmentedColormap.from_list("error", [palette.tile, LOOKS["l3"].colour(palette)])
     image = panel.imshow(
         measured,
         origin="lower",
@@ -279,13 +353,20 @@ def _draw_edge(panel: Axes, map_: Map, palette: Palette) -> None:
         fine.append((where, np.exp(values) if name == "r" else values))
     (at_x, xs), (at_y, ys) = fine
     grid = np.log(theory_grid(map_, xs.tolist(), ys.tolist()))
-    if grid.min() < np.log(EDGE) < grid.max():
-        panel.contour(
-            at_x, at_y, grid, levels=[np.log(EDGE)], colors=[palette.card], linewidths=4.2, linestyles="solid"
-        )
-        panel.contour(
-            at_x, at_y, grid, levels=[np.log(EDGE)], colors=[palette.curves[2]], linewidths=2.2, linestyles="solid"
-        )
+    _draw_contour(panel, at_x, at_y, grid, palette.ink, palette)
+
+
+def _draw_default(panel: Axes, default: Grid, palette: Palette) -> None:
+    """Where elldict as it comes passes the edge, between the squares."""
+    logs = np.log(np.clip(default, EDGE / SHARP, EDGE * SHARP))
+    at_x, at_y = np.arange(default.shape[1], dtype=float), np.arange(default.shape[0], dtype=float)
+    _draw_contour(panel, at_x, at_y, logs, LOOKS["default"].colour(palette), palette)
+
+
+def _draw_contour(panel: Axes, at_x: Grid, at_y: Grid, logs: Grid, colour: str, palette: Palette) -> None:
+    if np.nanmin(logs, initial=np.inf) < np.log(EDGE) < np.nanmax(logs, initial=-np.inf):
+        for width, shade in ((4.2, palette.card), (2.2, colour)):
+            panel.contour(at_x, at_y, logs, levels=[np.log(EDGE)], colors=[shade], linewidths=width, linestyles="solid")
 
 
 def _label(panel: Axes, map_: Map) -> None:

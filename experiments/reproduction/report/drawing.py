@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,8 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image
 
-from elldict.report.style import LIGHT, Palette
+from elldict.report.style import Palette, interpolate
 from experiments.harness.axes import quiet
+from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.words import SIGN, power_of_ten, thousands
 
 WIDE_INCHES, NARROW_INCHES = 9.6, 4.4
 DPI = 160
@@ -41,10 +44,25 @@ def bare_panel(axes: Axes, palette: Palette) -> Axes:
     return quiet(axes, palette)
 
 
-def series(palette: Palette) -> tuple[str, ...]:
-    """Colours that are told apart, four of them and a quiet fifth."""
-    fourth = "#a21caf" if palette is LIGHT else "#f0abfc"
-    return (*palette.curves, fourth, palette.plain)
+def line_style(method: str, palette: Palette) -> dict[str, Any]:
+    """How the curve of a method is drawn, in every picture: elldict's is the widest, and on top."""
+    look = LOOKS[method]
+    ours = method == "default"
+    return {
+        "color": look.colour(palette),
+        "marker": look.marker,
+        "markersize": 6 if ours else 5,
+        "linewidth": 3.0 if ours else 2.0,
+        "label": look.label,
+        "zorder": 4 if ours else 3,
+        "clip_on": False,
+    }
+
+
+def shade(method: str, palette: Palette, number: int, of_all: int) -> Any:
+    """Colours of one method's curves, the last of them its own."""
+    pale = interpolate(palette.line, LOOKS[method].colour(palette))
+    return pale(0.15 + 0.85 * (number + 1) / of_all)
 
 
 def titled(axes: Axes, text: str) -> None:
@@ -58,6 +76,27 @@ def legend(axes: Axes, palette: Palette, **where: Any) -> None:
         axes.legend(frameon=False, labelcolor=palette.ink, **where)
 
 
+def legend_above(figure: Figure, axes: Sequence[Axes], palette: Palette, narrow: bool) -> None:
+    """Names of the curves of all panels, once, in the order of the looks."""
+    found: dict[str, Any] = {}
+    for panel in axes:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    order = [look.label for look in LOOKS.values()]
+    labels = sorted(found, key=lambda label: order.index(label) if label in order else len(order))
+    if labels:
+        figure.legend(
+            [found[label] for label in labels],
+            labels,
+            loc="outside upper left",
+            ncols=min(len(labels), 4 if narrow else 8),
+            frameon=False,
+            labelcolor=palette.ink,
+            columnspacing=1.2,
+            handlelength=1.6,
+        )
+
+
 def counts_on_x(axes: Axes, ticks: Sequence[float]) -> None:
     """A log axis of counts, with plain numbers."""
     axes.set_xscale("log")
@@ -67,15 +106,36 @@ def counts_on_x(axes: Axes, ticks: Sequence[float]) -> None:
 
 
 def plain(number: float) -> str:
-    """A tick: thousands as k."""
-    return f"{number / 1000:g}k" if number >= 1000 else f"{number:g}"
+    """A tick, with thousands as in the text."""
+    return thousands(round(number)) if number >= 1000 else f"{number:g}"
 
 
-def per_cent_on_y(axes: Axes, ticks: Sequence[float]) -> None:
-    """A log axis of shares, in per cent."""
+def per_cent_on_y(axes: Axes, ticks: Sequence[float], words: dict[float, str] | None = None) -> None:
+    """A log axis of shares, in per cent; `words` for ticks that are not numbers."""
     axes.set_yscale("log")
-    axes.set_yticks(list(ticks), [f"{100 * tick:g} %".replace("e-0", "e-") for tick in ticks])
+    labels = [(words or {}).get(tick) or per_cent_tick(tick) for tick in ticks]
+    axes.set_yticks(list(ticks), labels)
     axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.minorticks_off()
+
+
+def per_cent_tick(share: float) -> str:
+    """A power of ten in per cent: in decimals, as in the text, while these are short."""
+    exponent = round(math.log10(100 * share))
+    return f"{100 * share:.{max(0, -exponent)}f}{SIGN}" if exponent >= -4 else f"{power_of_ten(exponent)}{SIGN}"
+
+
+def powers_on_y(axes: Axes, exponents: Sequence[int]) -> None:
+    """A log axis over many powers of ten."""
+    axes.set_yscale("log")
+    axes.set_yticks([10.0**exponent for exponent in exponents], [power_of_ten(exponent) for exponent in exponents])
+    axes.minorticks_off()
+
+
+def shares_on_y(axes: Axes) -> None:
+    """An axis of shares, from none to all."""
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], [f"{part}{SIGN}" for part in (0, 25, 50, 75, 100)])
 
 
 @contextmanager

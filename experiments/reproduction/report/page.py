@@ -19,6 +19,7 @@ from experiments.reproduction.cells import METHODS
 from experiments.reproduction.experiment import Claim, Experiment, Picture, Section, Size, Verdict
 from experiments.reproduction.paper import MISPRINTS
 from experiments.reproduction.report import drawing, words
+from experiments.reproduction.report.looks import NAMES, variables
 from experiments.reproduction.results import Results
 
 PACKAGES = (
@@ -32,6 +33,13 @@ PACKAGES = (
     "numexpr",
     "matplotlib",
 )
+
+VERDICT_WORDS = {
+    Verdict.HOLDS: "hold",
+    Verdict.PARTLY: "in part",
+    Verdict.FAILS: "fail",
+    Verdict.OPEN: "not run",
+}
 
 
 @dataclass(frozen=True)
@@ -73,13 +81,12 @@ def write_pictures(experiments: Sequence[Experiment], results: Results, size: Si
 def _contents(
     sections: Sequence[tuple[Experiment, Section]], results: Results, size: Size, made: Made
 ) -> dict[str, Any]:
-    claims = [(experiment, claim) for experiment, section in sections for claim in section.claims]
+    claims = [claim for _, section in sections for claim in section.claims]
     return {
         "sections": sections,
         "pictures": {picture.name: _variants(picture) for _, section in sections for picture in section.pictures},
-        "claims": claims,
-        "verdicts": {verdict: sum(claim.verdict is verdict for _, claim in claims) for verdict in Verdict},
-        "headline": _headline([claim for _, claim in claims]),
+        "counts": count_verdicts(claims),
+        "headline": _headline(claims),
         "misprints": MISPRINTS,
         "size": size,
         "made": made,
@@ -87,23 +94,49 @@ def _contents(
         "machines": results.machines(),
         "cards": results.cards(),
         "versions": _versions(),
-        "light": LIGHT.variables,
-        "dark": DARK.variables,
-        "Verdict": Verdict,
+        "light": LIGHT.variables | variables(LIGHT),
+        "dark": DARK.variables | variables(DARK),
+        "methods": NAMES,
+        "words_of": VERDICT_WORDS,
     }
 
 
+@dataclass(frozen=True)
+class Count:
+    """How the claims of the paper came out, or our own checks: the numbers add up to all of them."""
+
+    title: str
+    ours: bool
+    verdicts: dict[Verdict, int]
+
+    @property
+    def n_all(self) -> int:
+        """All of them."""
+        return sum(self.verdicts.values())
+
+    @property
+    def n_open(self) -> int:
+        """Those that nothing was run for."""
+        return self.verdicts[Verdict.OPEN]
+
+
+def count_verdicts(claims: Sequence[Claim]) -> list[Count]:
+    """One count of the paper's claims, and one of our own checks, which are not claims of the paper."""
+    counts = []
+    for ours, title in ((False, "claims of the paper"), (True, "checks of our own")):
+        found = [claim.verdict for claim in claims if claim.ours is ours]
+        if found:
+            counts.append(Count(title, ours, {verdict: found.count(verdict) for verdict in Verdict}))
+    return counts
+
+
 def _headline(claims: Sequence[Claim]) -> str:
-    """How many claims of the paper hold; of ours, where the paper makes none about what was run."""
-    theirs = [claim for claim in claims if not claim.ours]
-    counted = theirs or claims
-    judged = [claim for claim in counted if claim.verdict is not Verdict.OPEN]
-    if not judged:
+    """How many of all claims of the paper hold; of our checks, where the paper claims nothing of what was run."""
+    counts = count_verdicts(claims)
+    if not counts or all(claim.verdict is Verdict.OPEN for claim in claims):
         return "Nothing has been run yet"
-    held = sum(claim.verdict is Verdict.HOLDS for claim in judged)
-    n_open = len(counted) - len(judged)
-    words = f"{held} of {len(judged)} claims of {'the paper' if theirs else 'ours'} hold"
-    return f"{words}, {n_open} not run yet" if n_open else words
+    first = counts[0]
+    return f"{first.verdicts[Verdict.HOLDS]} of {first.n_all} {first.title} hold"
 
 
 def _versions() -> dict[str, str]:

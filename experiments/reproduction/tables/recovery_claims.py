@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from experiments.reproduction.experiment import Claim, Size, Verdict
 from experiments.reproduction.paper import Row
-from experiments.reproduction.report.words import NARROW_SPACE, norm, percent
+from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.words import SIGN, percent, printed, span, whole_percent
 from experiments.reproduction.results import Results, Summary
-from experiments.reproduction.tables.recovery_table import Layout, agrees, theory_of
+from experiments.reproduction.tables.recovery_table import CLOSE, Layout, agrees, theory_of
+
+EXPECTED = 0.1
+"""Relative distance to the closed formula that counts as agreement with it."""
 
 
 class Reader:
@@ -122,23 +126,32 @@ def agreement_claims(reader: Reader, names: Sequence[str]) -> Iterator[Claim]:
         for name in names
         if (measured := reader.error(row, name)) is not None
     ]
-    printed = [(row, name, measured) for row, name, measured in entries if name in row.printed]
-    held = [agrees(measured, row.printed[name]) for row, name, measured in printed]
-    others = [entry for entry, agreed in zip(printed, held, strict=True) if not agreed]
-    text = f"The errors of {labels} are the paper's, within 15 %."
+    known = [(row, name, measured) for row, name, measured in entries if name in row.printed]
+    held = [agrees(measured, row.printed[name]) for row, name, measured in known]
+    others = [entry for entry, agreed in zip(known, held, strict=True) if not agreed]
+    text = f"The errors of {labels} are the paper's, within {whole_percent(CLOSE)}."
     yield count_claim(text, held, "entries agree", "; ".join(_exception(reader, *entry) for entry in others), ours=True)
     pairs = [
         (measured, theory_of(row, reader.layout.column(name))) for row, name, measured in entries if not row.corruption
     ]
     ratios = [measured / theory for measured, theory in pairs if theory]
     if ratios:
-        text = f"The errors of {labels} are those of the closed formula, within 10 %."
-        span = f"measured / theory from {min(ratios):.2f} to {max(ratios):.2f}"
-        yield count_claim(text, [abs(ratio - 1) <= 0.1 for ratio in ratios], "entries agree", span, ours=True)
+        text = f"The errors of {labels} are those of the closed formula, within {whole_percent(EXPECTED)}."
+        found = f"measured / theory {span(min(ratios), max(ratios))}"
+        yield count_claim(text, [abs(ratio - 1) <= EXPECTED for ratio in ratios], "entries agree", found, ours=True)
 
 
 def _label(name: str) -> str:
-    return norm(int(name.removeprefix("l")))
+    return LOOKS[name].label
+
+
+def strongest_finding(reader: Reader, attribute: str, names: Sequence[str]) -> str:
+    """The errors of methods in the last row, the largest problem and the strongest disturbance, in a sentence."""
+    row = reader.rows[-1]
+    errors = [(name, reader.error(row, name)) for name in names]
+    listed = ", ".join(f"{_label(name)} {percent(error)}" for name, error in errors if error is not None)
+    where = f"At σ = {getattr(row, attribute):g} and n = {row.n_features}"
+    return f"{where} the errors are: {listed}." if listed else "Not run yet."
 
 
 def _exception(reader: Reader, row: Row, name: str, measured: float) -> str:
@@ -146,4 +159,4 @@ def _exception(reader: Reader, row: Row, name: str, measured: float) -> str:
     level = row.noise_std or row.corruption
     where = f"{_label(name)} at n = {row.n_features}, θ = {row.density:g}" + (f", σ = {level:g}" if level else "")
     theory = theory_of(row, reader.layout.column(name)) or 0.0
-    return f"{where}: {percent(measured)}, paper {row.printed[name].text}{NARROW_SPACE}%, theory {percent(theory)}"
+    return f"{where}: {percent(measured)}, paper {printed(row.printed[name].text)}{SIGN}, theory {percent(theory)}"

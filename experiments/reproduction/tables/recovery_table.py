@@ -10,7 +10,9 @@ from elldict.theory import cramer_rao_bound, expected_error
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Entry, Size, Table, absence
 from experiments.reproduction.paper import Printed, Row
-from experiments.reproduction.report.words import bare, duration, norm, plural, thousands, two_digits
+from experiments.reproduction.report import words
+from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.words import bare, duration, plural, thousands, two_digits
 from experiments.reproduction.results import Results, Summary
 
 CLOSE = 0.15
@@ -33,10 +35,14 @@ class Column:
     """A method of a table. `quick_n` is the largest size at which a quick run can afford it."""
 
     name: str
-    label: str
     method: str
     options: Mapping[str, Scalar] = field(default_factory=dict)
     quick_n: int = MEDIUM
+
+    @property
+    def label(self) -> str:
+        """Name in headings."""
+        return LOOKS[self.name].label
 
     @property
     def p(self) -> float | None:
@@ -44,18 +50,14 @@ class Column:
         return float(self.options["p"]) if "p" in self.options else None
 
 
-def lp_column(p: int, note: str = "") -> Column:
+def lp_column(p: int) -> Column:
     """The paper's Algorithm 2."""
-    return Column(f"l{p}", f"{norm(p)}{note}", "lp", {"p": p})
+    return Column(f"l{p}", "lp", {"p": p})
 
 
-KSVD = Column("ksvd", "K-SVD", "ksvd", quick_n=SMALL)
-RTR = Column("rtr", "RTR", "rtr", quick_n=SMALL)
-OTHERS = (
-    Column("fastica", "FastICA", "fastica"),
-    Column("picard", "Picard", "picard", quick_n=SMALL),
-    Column("default", "elldict", "default"),
-)
+KSVD = Column("ksvd", "ksvd", quick_n=SMALL)
+RTR = Column("rtr", "rtr", quick_n=SMALL)
+OTHERS = (Column("fastica", "fastica"), Column("picard", "picard", quick_n=SMALL), Column("default", "default"))
 """Columns that the paper lacks: what a user would pick today, and this library as it comes."""
 
 
@@ -137,7 +139,8 @@ def make_table(layout: Layout, results: Results, size: Size, caption: str, heads
             entries.append(make_entry(results.summary(cells), row, column, bool(cells)))
         rows.append(tuple(entries))
     columns = (*heads.values(), *(column.label for column in layout.columns))
-    return Table(layout.name, caption, columns, tuple(rows), n_heads=len(heads))
+    details = make_details(layout, results, size, heads)
+    return Table(layout.name, caption, columns, tuple(rows), len(heads), details, judged=True)
 
 
 def _head(value: float) -> Entry:
@@ -146,37 +149,63 @@ def _head(value: float) -> Entry:
 
 
 def make_entry(summary: Summary, row: Row, column: Column, planned: bool) -> Entry:
-    """Measured, paper, theory and time."""
+    """The mean error; below it the paper's, and the time of a fit."""
     printed = row.printed.get(column.name)
-    lines = _beside(row, column, printed)
+    beside = [f"paper {words.printed(printed.text)}"] if printed is not None else []
     mean = summary.mean
     if mean is None:
         why = absence(summary) if planned else ("in a full run only",)
-        return Entry("–", lines=(*lines, *why), tone="absent", order=math.inf)
-    if summary.spread is not None:
-        lines.insert(0, f"± {two_digits(summary.spread)}")
-    n_run = len(summary.numbers)
-    some = f" of {summary.n_planned}" if n_run < summary.n_planned else ""
-    trials = f"{n_run}{some} trials" if some else plural(n_run, "trial")
-    lines.append(f"{duration(summary.seconds or 0)}, {trials}")
+        return Entry("–", lines=(*beside, *why), tone="absent", order=math.inf)
+    time = duration(summary.seconds or 0)
     if summary.card:
-        lines.append(f"on {summary.card}")
-    if summary.n_warned:
-        lines.append(f"{summary.n_warned} of {n_run} warned")
-    if summary.failure:
-        lines.append(f"others failed: {summary.failure}")
-    return Entry(bare(mean), order=mean, lines=tuple(lines), tone=_tone(mean, printed))
+        time += ", card"
+    elif len(summary.numbers) < summary.n_planned:
+        time += f", {plural(len(summary.numbers), 'trial')}"
+    return Entry(bare(mean), order=mean, lines=(*beside, time), tone=_tone(mean, printed))
 
 
-def _beside(row: Row, column: Column, printed: Printed | None) -> list[str]:
-    lines = []
-    if printed is not None:
-        lines.append(f"paper {printed.text}, {duration(printed.seconds)}")
-    theory = theory_of(row, column)
-    if theory is not None:
-        name = "limit" if column.p is None else "theory"
-        lines.append(f"{name} {'≈ ' if row.corruption else ''}{bare(theory)}")
-    return lines
+DETAILS = ("Method", "Error", "±", "Paper", "Theory", "Time", "Paper, time", "Trials", "Remarks")
+
+
+def make_details(layout: Layout, results: Results, size: Size, heads: Mapping[str, str]) -> Table:
+    """Everything that is known of each entry that was run, a number a column."""
+    rows = []
+    for row in layout.rows_at(size):
+        for column in layout.columns:
+            summary = results.summary(layout.cells_at(row, column, size))
+            if summary.mean is not None:
+                entries = [_head(getattr(row, name)) for name in heads]
+                rows.append((*entries, Entry(column.label, order=column.label), *_detailed(summary, row, column)))
+    caption = (
+        "Errors in per cent. ±: standard deviation between trials. Theory: the closed formula for ℓₚ, the Cramér-Rao "
+        "bound for elldict."
+    )
+    return Table(f"{layout.name}-details", caption, (*heads.values(), *DETAILS), tuple(rows), len(heads) + 1)
+
+
+def _detailed(summary: Summary, row: Row, column: Column) -> tuple[Entry, ...]:
+    printed, theory, mean = row.printed.get(column.name), theory_of(row, column), summary.mean or 0.0
+    n_run = len(summary.numbers)
+    blank = Entry("", order=math.inf)
+    return (
+        Entry(bare(mean), order=mean, tone=_tone(mean, printed)),
+        blank if summary.spread is None else Entry(two_digits(summary.spread), order=summary.spread),
+        blank if printed is None else Entry(words.printed(printed.text), order=printed.error),
+        blank if theory is None else Entry(("≈ " if row.corruption else "") + bare(theory), order=theory),
+        Entry(duration(summary.seconds or 0), order=summary.seconds or 0.0),
+        blank if printed is None else Entry(duration(printed.seconds), order=printed.seconds),
+        Entry(f"{n_run} of {summary.n_planned}" if n_run < summary.n_planned else str(n_run), order=n_run),
+        Entry(_remarks(summary)),
+    )
+
+
+def _remarks(summary: Summary) -> str:
+    remarks = (
+        f"on {summary.card}" if summary.card else "",
+        f"{summary.n_warned} warned" if summary.n_warned else "",
+        f"others failed: {summary.failure}" if summary.failure else "",
+    )
+    return "; ".join(remark for remark in remarks if remark)
 
 
 def agrees(measured: float, printed: Printed) -> bool:
