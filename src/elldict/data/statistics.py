@@ -353,6 +353,10 @@ class Whitening:
         return np.asarray(A @ (self.to_white / np.sqrt(np.sum(self.to_white**2, axis=1, keepdims=True))).T)
 
 
+IDENTITY = Whitening(1.0, None, None, None, whitened=False)
+"""For samples that are white already."""
+
+
 def reduce_directions(
     statistics: SampleStatistics, n_directions: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

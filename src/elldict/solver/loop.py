@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, total
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import Whitening
+from elldict.data.statistics import IDENTITY, Whitening
 from elldict.result import Callback, Estimate, Iterate, Iteration
 from elldict.solver.directions import Direction, polar, power_step
 from elldict.solver.evaluate import Statistics, evaluate, score_sparsity
@@ -122,10 +122,12 @@ class Problem:
     start: int = 0
     first_phase: int = 0
     iterations: list[Iteration] = field(default_factory=list)
+    white: Dataset | None = None  # the same samples as `whitening` makes them, to be evaluated instead
 
     def evaluate(self, A: Array, objective: Objective, quantities: Quantities, precision: str) -> Statistics:
         """One counted pass over the samples."""
-        stats = evaluate(self.samples, self.whitening, objective, A, quantities, precision)
+        samples, whitening = (self.samples, self.whitening) if self.white is None else (self.white, IDENTITY)
+        stats = evaluate(samples, whitening, objective, A, quantities, precision)
         self.log.passes += self.share
         if not math.isfinite(stats.mean_value):
             raise self.make_overflow_error(stats.mean_value)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, to_numpy
-from elldict.data.dataset import Dataset
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
@@ -53,6 +53,9 @@ bar of l_p was small already."""
 
 LAW_SLACK = 1e-4
 """Fall of the log-likelihood of a code, in nats, that a new law can cause: it fits drawn samples better, not all."""
+
+COPY_BYTES = 2**25
+"""Bytes of a copy of the samples on which steps are taken; larger samples are read where they are."""
 
 MAX_STEPS = 200
 """Steps after which an objective that still rises is left."""
@@ -163,17 +166,19 @@ class RobustEstimator:
         """Take steps on samples of this loudness as long as they are of use."""
         lp, rows = self.lp_phase, normalize_rows(Backend.of(A).asarray(self.rows, "float64"), loudness)
         noise_fraction, min_rise = end
+        problem = self._normalize(problem, loudness)
+        copied = copy_white(problem.samples, problem.whitening)
         phase = Phase(
             objective,
             PairwiseNewton(),
-            lp.precision,
+            lp.precision if copied is None else copied.dtype,
             max(lp.tol, 1e-4),
             min(lp.max_iter, MAX_STEPS),
             objective_slack=LAW_SLACK,
             noise_fraction=noise_fraction,
             make_stepper=lambda problem, phase: DependentStepper(problem, phase, rows=rows, min_rise=min_rise),
         )
-        return run_phase(self._normalize(problem, loudness), 0, phase, A)
+        return run_phase(replace(problem, white=copied), 0, phase, A)
 
     def _normalize(self, problem: Problem, loudness: Loudness | None) -> Problem:
         """The problem with normalised samples."""
@@ -217,6 +222,23 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
     return np.ascontiguousarray(thin(rows)), np.linalg.eigh(weighted.T @ rows)[1].T
+
+
+def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
+    """The samples in whitened coordinates, normalised, in float32; None if that is too much to hold.
+
+    Dozens of steps are taken on them, which need neither the features of samples nor more digits than noise leaves.
+    """
+    r, n = samples.n_samples, samples.n_features
+    k = n if whitening.to_white is None else int(whitening.to_white.shape[0])
+    if samples.backend != NUMPY or 4 * r * k > COPY_BYTES:
+        return None
+    white = np.empty((r, k), dtype=np.float32)
+    rows = max(1, COPY_BYTES // 32 // n)
+    for first in range(0, r, rows):
+        index = np.arange(first, min(first + rows, r), dtype=np.int64)
+        white[index] = whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False))
+    return ArrayDataset(white)
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
