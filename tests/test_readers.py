@@ -47,7 +47,7 @@ def test_npy_rows_are_those_of_the_array(tmp_path, X, variant):
     array = VARIANTS[variant](X)
     reader = open_npy(saved(tmp_path, array))
     assert (reader.n_samples, reader.n_features) == SHAPE
-    assert reader.dtype == ("float32" if array.dtype == np.float32 else "float64")
+    assert reader.dtype == ("float32" if array.dtype in (np.float32, np.float16) else "float64")
     for start, stop in [(0, 103), (0, 1), (17, 64), (102, 103), (5, 5)]:
         rows = reader.read(start, stop)
         assert rows.flags.c_contiguous

@@ -247,10 +247,10 @@ def _refuse_tensor(X: Any) -> None:
         raise TypeError(f"X is a {kind} tensor, expected a dense one. Convert it with X.to_dense() or X.dequantize().")
     if X.is_meta:
         raise ValueError("X is a tensor on the device 'meta', which has a shape and no numbers. Give one with numbers.")
-    if "bfloat16" in dtype or "float8" in dtype:
+    if "float8" in dtype:
         raise TypeError(
-            f"X has dtype {dtype}, whose numbers have two digits or less: rounding would be taken for noise and error "
-            "bars would be wrong. Give what it was rounded from, or X.float() if that is lost."
+            f"X has dtype {dtype}, whose numbers have one digit: rounding would be taken for noise and error bars "
+            "would be wrong. Give what it was rounded from, or X.float() if that is lost."
         )
 
 

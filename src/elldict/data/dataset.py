@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, name_precision, to_numpy
 from elldict.backend.threads import map_in_order
 from elldict.exceptions import SmallerTilesWarning
 
@@ -307,7 +307,7 @@ class ArrayDataset:
 
     def __post_init__(self) -> None:
         self.n_samples, self.n_features = int(self.X.shape[0]), int(self.X.shape[1])
-        self.dtype = "float32" if str(self.X.dtype).endswith("float32") else "float64"
+        self.dtype = name_precision(self.X.dtype)
         self.backend = Backend.of(self.X)
         self.tile_rows = self.tile_rows or rows_per_tile(
             self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu

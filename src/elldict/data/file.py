@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend
+from elldict.backend.base import NUMPY, Array, Backend, name_precision
 from elldict.backend.threads import map_in_order
 from elldict.data.dataset import (
     ArrayWriter,
@@ -85,7 +85,7 @@ def find_dtype(dtype: np.dtype[Any], where: str) -> str:
     """Precision in which stored numbers are multiplied; refuses what is not a real number."""
     if dtype.kind not in "fiub":
         raise SamplesFileError(f"{where} holds {dtype}, expected real numbers: floats, integers or booleans.")
-    return "float32" if dtype == np.float32 else "float64"
+    return name_precision(dtype)
 
 
 def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
