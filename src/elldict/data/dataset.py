@@ -6,7 +6,7 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
@@ -219,8 +219,10 @@ def find_non_finite(Y: Array, xp: Any) -> NonFinite | None:
 def non_finite_error(samples: Locatable, non_finite: NonFinite) -> ValueError:
     """Make the error that says where a NaN or infinity stands."""
     found = "NaN" if math.isnan(non_finite.value) else "infinity"
+    names = getattr(samples, "feature_names", None)
+    column = "" if names is None else f", column {names[non_finite.feature]!r}"
     return ValueError(
-        f"X holds {found} in sample {non_finite.sample}, feature {non_finite.feature} "
+        f"X holds {found} in sample {non_finite.sample}, feature {non_finite.feature}{column} "
         f"({samples.locate(non_finite.sample)}). Drop or impute it first."
     )
 
@@ -300,6 +302,7 @@ class ArrayDataset:
 
     X: Array
     tile_rows: int = 0  # 0 for those of `rows_per_tile`
+    feature_names: Sequence[str] | None = None
     n_samples: int = field(init=False)
     n_features: int = field(init=False)
     dtype: str = field(init=False)  # of the tiles: integers, booleans and half precision are widened

@@ -132,7 +132,8 @@ def _identify_files(target: Path) -> Iterator[tuple[int, int]]:
 
 def _find_origins(samples: Any) -> set[str]:
     """Names of the files and folders that samples are read from, as far as they can be known."""
-    origins = {str(getattr(samples, "path", "") or "")} - {""}
+    parts = getattr(getattr(samples, "source", None), "readers", ())
+    origins = {str(getattr(part, "path", "") or "") for part in (samples, *parts)} - {""}
     maps = _list_memory_maps()
     base: Any = pickle.Pickler
     if importlib.util.find_spec("cloudpickle") is not None:  # comes with dask, whose graphs hold functions
