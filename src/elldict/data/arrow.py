@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from elldict.data.file import import_optional
+from elldict.exceptions import SamplesFileError
 
 MAGIC = b"ARROW1"
 FEATHER_1 = b"FEA1"
 """First bytes of Feather of version 1, which pandas no longer writes."""
+
+MOST_COMPRESSION = 10**6
+"""Times by which numbers may shrink when they are compressed: more than any method reaches."""
 
 
 class ArrowFile:
@@ -39,7 +44,7 @@ class ArrowFile:
     def count_rows(self) -> list[int]:
         """Rows of each record batch, of which one column is read for it."""
         file = self._open(self.schema_arrow.names[:1])
-        return [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
+        return [self._read_batch(file, number).num_rows for number in range(file.num_record_batches)]
 
     def iter_batches(
         self, size: int, groups: Sequence[int] | None = None, columns: Sequence[str] = ()
@@ -47,8 +52,18 @@ class ArrowFile:
         """Rows of some record batches and columns, at most so many at a time."""
         file = self._open(columns)
         for number in range(file.num_record_batches) if groups is None else groups:
-            batch = file.get_batch(number)
+            batch = self._read_batch(file, number)
             batch.validate(full=True)  # a damaged file may count in more than there is
             batch = batch.select(list(columns))
             for start in range(0, batch.num_rows, size):
                 yield batch.slice(start, size)
+
+    def _read_batch(self, file: Any, number: int) -> Any:
+        """Read a record batch; one that would be larger than anything becomes by compression has a damaged length."""
+        try:
+            return file.get_batch(number)
+        except MemoryError as error:
+            asked = re.search(r"size (\d+)", str(error))
+            if asked is None or int(asked[1]) <= MOST_COMPRESSION * self._stream.size():
+                raise
+        raise SamplesFileError(f"record batch {number} is damaged: it claims to have {asked[1]} bytes.")

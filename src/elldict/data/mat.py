@@ -153,20 +153,24 @@ def _list_arrays(stream: IO[bytes], path: str, size: int, order: str) -> Iterato
             )
         if kind == COMPRESSED:
             source = Inflated(stream, path, begin, n_bytes)
-            inner, length = _read_numbers(source, f"{order}u4", 2)
-            if inner == MATRIX:
+            kind, length = _read_numbers(source, f"{order}u4", 2)
+            if kind == MATRIX:
                 yield _read_array(source, path, order, (position, length + 8))
         elif kind == MATRIX:
             yield _read_array(Plain(stream, path, begin), path, order, (position, begin + n_bytes))
+        if kind != MATRIX:
+            raise SamplesFileError(
+                f"{path} is damaged: what begins at byte {position} is of type {kind}, not an array."
+            )
         position = begin + n_bytes
 
 
 def _read_array(source: Plain | Inflated, path: str, order: str, place: tuple[int, int]) -> tuple[str, Matrix | str]:
     """Name of an array that begins here, and its numbers; `place` is the byte of the element and where it ends."""
     element, end = place
-    flags, *_ = np.frombuffer(_read_element(source, order, 8, path), f"{order}u4").tolist() or [0]
-    shape = np.frombuffer(_read_element(source, order, 4 * MOST_DIMENSIONS, path), f"{order}i4").tolist()
-    name = _read_element(source, order, LONGEST_NAME, path, unit=1).decode("latin1")
+    flags, *_ = np.frombuffer(_read_element(source, order, 8, path, (6,)), f"{order}u4").tolist() or [0]
+    shape = np.frombuffer(_read_element(source, order, 4 * MOST_DIMENSIONS, path, (5, 6)), f"{order}i4").tolist()
+    name = _read_element(source, order, LONGEST_NAME, path, (1, 16)).decode("latin1")
     kind, expected = flags & 0xFF, math.prod(shape)
     if kind not in CLASSES or flags & COMPLEX or not expected:
         found = "a text, a cell, a structure or a sparse matrix" if expected else "empty"
@@ -194,11 +198,15 @@ def _read_tag(source: Source, order: str) -> tuple[int, int, bool]:
     return kind, n_bytes, False
 
 
-def _read_element(source: Source, order: str, most: int, path: str, unit: int = 4) -> bytes:
-    """Content of a small element, in units of so many bytes; it is filled up to whole eight bytes, or four in a tag."""
-    _, n_bytes, in_tag = _read_tag(source, order)
-    if n_bytes > (min(4, most) if in_tag else most) or n_bytes % unit:
-        raise SamplesFileError(f"{path} is damaged: what stands before an array has {n_bytes} bytes, {most} at most.")
+def _read_element(source: Source, order: str, most: int, path: str, kinds: tuple[int, ...]) -> bytes:
+    """Content of a small element of these types; it is filled up to whole eight bytes, or four in a tag."""
+    kind, n_bytes, in_tag = _read_tag(source, order)
+    whole = 4 if kinds[0] in STORED and STORED[kinds[0]] != "i1" else 1
+    if kind not in kinds or n_bytes > (min(4, most) if in_tag else most) or n_bytes % whole:
+        raise SamplesFileError(
+            f"{path} is damaged: before an array stand {n_bytes} bytes of type {kind}, expected {most} at most of type "
+            f"{kinds[0]}."
+        )
     return source.read(4 if in_tag else -(-n_bytes // 8) * 8)[:n_bytes]
 
 

@@ -74,9 +74,11 @@ def _open_archive(path: str) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
-    except (OSError, MemoryError, SamplesFileError):
+    except (MemoryError, SamplesFileError):
         raise
     except Exception as error:  # of a damaged archive, zipfile and zlib raise what they like
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
         raise SamplesFileError(f"{path} cannot be read as an archive (.npz): {describe_error(error)}") from error
 
 

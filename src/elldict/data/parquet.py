@@ -297,10 +297,15 @@ def open_parquet(path: str | os.PathLike[str], column: str | Sequence[str] | Non
     return ParquetReader(path, parts, tuple(columns), listed, n_features, dtype)
 
 
-def list_group_rows(file: Any) -> Sequence[int]:
+def list_group_rows(file: Any, path: str) -> Sequence[int]:
     """Rows of each row group, or record batch."""
     if isinstance(file, ArrowFile):
-        return file.count_rows()
+        try:
+            return file.count_rows()
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise SamplesFileError(f"{path} cannot be opened as Arrow: {describe_error(error)}") from error
     return [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
 
 
@@ -309,7 +314,7 @@ def _open_part(path: str) -> tuple[Part, Any]:
     with _open_file(path) as file:
         if not isinstance(file, ArrowFile):
             _check_types(path, file)
-        groups = list_group_rows(file)
+        groups = list_group_rows(file, path)
         part = Part(path, Stamp.of(Path(path).stat()), sum_blocks(path, PART_BLOCKS), tuple(groups))
         return part, file.schema_arrow
 

@@ -44,30 +44,47 @@ def open_safetensors(path: str | os.PathLike[str], name: str | None) -> RawReade
         shapes = {key: tuple(value["shape"]) for key, value in tensors.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SamplesFileError(f"{path} has no valid header of safetensors: {describe_error(error)}") from error
+    _check_layout(
+        [_check_tensor(tensors[key], f"{path}, array {key!r}") for key in shapes], stamp.size - 8 - length, path
+    )
     name = choose_array(path, shapes, name)
     where = f"{path}, array {name!r}"
-    stored, first = _check_tensor(tensors[name], stamp.size - 8 - length, where)
+    stored, first, _ = _check_tensor(tensors[name], where)
+    if not stored:
+        raise SamplesFileError(f"{where} holds {tensors[name]['dtype']!r}, expected one of {', '.join(DTYPES)}.")
     n_samples, n_features = check_shape(shapes[name], where)
     facts: tuple[Any, ...] = (stored, False, stamp, blocks, None, name)
     return RawReader(path, 8 + length + first, n_samples, n_features, *facts)
 
 
-def _check_tensor(tensor: dict[str, Any], n_bytes: int, where: str) -> tuple[str, int]:
-    """Type of a tensor and the byte at which it begins among the `n_bytes` that follow the header."""
+def _check_tensor(tensor: dict[str, Any], where: str) -> tuple[str, int, int]:
+    """Type of a tensor, and the bytes after the header at which it begins and ends."""
     kind, shape, offsets = (tensor.get(key, []) for key in ("dtype", "shape", "data_offsets"))
-    if not isinstance(kind, str) or kind not in DTYPES:
-        raise SamplesFileError(f"{where} holds {kind!r}, expected one of {', '.join(DTYPES)}.")
-    if not (_are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
+    if not isinstance(kind, str) or not (_are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
         raise SamplesFileError(f"{where} has shape {shape!r} and offsets {offsets!r}, expected whole numbers.")
+    first, last = offsets
+    if kind not in DTYPES:  # of another array, if it is not asked for
+        return "", first, last
     stored = DTYPES[kind]
     expected = math.prod(shape) * (2 if stored == BFLOAT16 else np.dtype(stored).itemsize)
-    first, last = offsets
-    if last - first != expected or last > n_bytes:
+    if last - first != expected:
         raise SamplesFileError(
-            f"{where} is damaged: it goes from byte {first} to byte {last} of {n_bytes}, and {shape} of {kind} has "
-            f"{expected} bytes. Copy or write it again."
+            f"{where} is damaged: it goes from byte {first} to byte {last}, and {shape} of {kind} has {expected} "
+            "bytes. Copy or write it again."
         )
-    return stored, first
+    return stored, first, last
+
+
+def _check_layout(tensors: list[tuple[str, int, int]], n_bytes: int, path: str) -> None:
+    """Raise if tensors do not follow one another from the header to the end of the file."""
+    end = 0
+    for _, first, last in sorted(tensors, key=lambda tensor: tensor[1:]):
+        if first != end or last < first:
+            raise SamplesFileError(f"{path} is damaged: an array begins at byte {first}, and not at {end}.")
+        end = last
+    if end != n_bytes:
+        found = "is truncated" if end > n_bytes else "is longer than its header says"
+        raise SamplesFileError(f"{path} {found}: {n_bytes} bytes follow the header, and arrays have {end}.")
 
 
 def _are_sizes(values: Any) -> bool:
