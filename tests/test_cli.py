@@ -411,7 +411,7 @@ CODE = "transform model.npz data.npy -o codes.npy"
         ("score model.npz nan.npy", "NaN"),
         ("score model.npz narrow.npy", "4 features"),
         ("score model.npz missing.npy", "missing.npy"),
-        ("transform model.npz data.npy -o codes.csv", ".npy or .zarr"),
+        ("transform model.npz data.npy -o codes.xls", ".npy, .zarr, .csv"),
         ("transform model.npz data.npy -o photos.zarr --force", "photos.zarr"),
         ("fit data.npy -o photos.zarr --force", "directory"),
         ("transform model.npz data.zarr -o data.zarr --force", "also an input"),

@@ -141,6 +141,28 @@ def check_codes(estimator: BaseEstimator, codes: Any, unmixing: Array) -> Array:
     return codes
 
 
+def is_left_on_disk(X: Any) -> bool:
+    """Whether codes are named, or were opened, rather than given; a map or a dask array is an array."""
+    return is_source(X) and not isinstance(X, np.memmap) and not array_api_compat.is_dask_array(X)
+
+
+def check_code_samples(estimator: BaseEstimator, codes: Any, unmixing: Array) -> Dataset:
+    """Return codes that are left where they are, or come from an array, with as many columns as atoms."""
+    found = open_samples(codes if is_left_on_disk(codes) else check_codes(estimator, codes, unmixing))
+    if found.n_features != unmixing.shape[0]:
+        raise ValueError(
+            f"Codes of shape {(found.n_samples, found.n_features)} given, expected (n_samples, n_components_="
+            f"{unmixing.shape[0]})."
+        )
+    return found
+
+
+def name_features(estimator: BaseEstimator) -> list[str]:
+    """Names of the features of a fit, or x0, x1, ... as scikit-learn has them."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [f"x{k}" for k in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
+
+
 def check_callback(callback: Any) -> None:
     """Raise if the callback cannot be called."""
     if callback is not None and not callable(callback):
