@@ -46,6 +46,8 @@ def make_mat() -> list[Original]:
 
 def write_mat(compressed: bool, X: NDArray[np.float64], path: Path) -> None:
     import_module("scipy.io").savemat(path, {"X": X, "number": 3.0}, do_compression=compressed)
+    content = path.read_bytes()
+    path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(116) + content[116:])  # without the date
 
 
 def make_hdf5() -> list[Original]:
@@ -99,7 +101,7 @@ def _damage_member(content: bytes, rng: Rng) -> tuple[str, bytes]:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", kind) as archive:
         for name, member in members.items():
-            archive.writestr(name, member)
+            archive.writestr(zipfile.ZipInfo(name), member, kind)  # without the date
     return note, stream.getvalue()
 
 
