@@ -159,6 +159,19 @@ def test_codes_on_disk_are_decoded_in_python_too(tmp_path, samples, monkeypatch)
         model.inverse_transform("codes.npy", out="codes.npy")
 
 
+def test_codes_with_names_in_memory_or_in_a_file(tmp_path, samples):
+    frame = pd.DataFrame(samples, columns=NAMES)
+    model = LpDictionaryLearning(random_state=0).set_output(transform="pandas").fit(frame)
+    expected = model.transform(frame)
+    assert list(expected.columns) == list(model.get_feature_names_out())
+    pd.testing.assert_frame_equal(model.transform(frame, out=tmp_path / "codes.npy"), expected)
+    with pytest.raises(ValueError, match=r"codes\.csv' leaves the codes in a file, and set_output"):
+        model.transform(frame, out=tmp_path / "codes.csv")
+    assert not (tmp_path / "codes.csv").exists()
+    assert model.set_output(transform="default").transform(frame, out=tmp_path / "codes.csv") == tmp_path / "codes.csv"
+    pd.testing.assert_frame_equal(READERS[".csv"](tmp_path / "codes.csv"), expected)
+
+
 def test_atoms_are_exported(ask, fitted):
     atoms = fitted.components_
     for suffix in (".csv", ".tsv", ".npy", ".npz", ".mat"):

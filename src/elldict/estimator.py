@@ -32,6 +32,7 @@ from elldict.validation import (
     check_checkpoint,
     check_code_samples,
     check_codes,
+    check_container,
     check_rng,
     check_same_space,
     check_samples,
@@ -213,6 +214,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         rows, rule = self._coder()
         samples = check_samples(self, X, fitting=False)
         if out is not None:
+            check_container(self, out)
             return coding.encode_into(out, samples, rows, self._mean, rule, self.get_feature_names_out())
         return coding.encode(samples, rows, self._mean, rule)
 

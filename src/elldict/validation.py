@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_array, validate_data
 
 from elldict.backend.base import NUMPY, Array, Backend, detach, is_foreign, real_dtype
@@ -139,6 +140,16 @@ def check_codes(estimator: BaseEstimator, codes: Any, unmixing: Array) -> Array:
             f"Codes of shape {tuple(codes.shape)} given, expected (n_samples, n_components_={unmixing.shape[0]})."
         )
     return codes
+
+
+def check_container(estimator: BaseEstimator, out: Any) -> None:
+    """Raise if codes that stay in a file are to be returned as a data frame too; those of a .npy file can be both."""
+    wanted = _get_output_config("transform", estimator)["dense"]
+    if wanted != "default" and Path(out).suffix not in (".npy", ""):
+        raise ValueError(
+            f"out={str(out)!r} leaves the codes in a file, and set_output(transform={wanted!r}) asks for them in "
+            "memory. Leave out one of them, or write .npy."
+        )
 
 
 def is_left_on_disk(X: Any) -> bool:
