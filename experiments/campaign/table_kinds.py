@@ -121,6 +121,10 @@ def _read_npz(path: Path, reader: Any) -> Any:
         return arrays[reader.array]
 
 
+def _read_mat(path: Path, reader: Any) -> Any:
+    return import_module("scipy.io").loadmat(path, variable_names=[reader.array])[reader.array]  # others may be damaged
+
+
 def _read_hdf5(path: Path, reader: Any) -> Any:
     with import_module("h5py").File(path, "r") as file:
         return file[reader.array][()]
@@ -136,7 +140,7 @@ LIBRARIES: dict[str, Callable[[Path, Any], Any]] = {
     ".tsv": partial(_read_text, "\t"),
     ".txt": partial(_read_text, r"\s+"),
     ".npz": _read_npz,
-    ".mat": lambda path, reader: import_module("scipy.io").loadmat(path)[reader.array],
+    ".mat": _read_mat,
     ".h5": _read_hdf5,
     ".arrow": _read_arrow,
     ".safetensors": lambda path, reader: import_module("safetensors.numpy").load_file(path)[reader.array],
