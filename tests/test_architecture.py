@@ -97,7 +97,19 @@ def run_python(script):
 
 
 def test_importing_the_package_imports_no_optional_dependency():
-    heavy = ["torch", "dask", "matplotlib", "typer", "jinja2", "cupy", "triton", "zarr", "pyarrow"]
+    heavy = [
+        "torch",
+        "dask",
+        "matplotlib",
+        "typer",
+        "jinja2",
+        "cupy",
+        "triton",
+        "zarr",
+        "pyarrow",
+        "h5py",
+        "safetensors",
+    ]
     # scikit-learn imports pandas where it is installed, and pandas pyarrow
     run_python(f"""
 import sys

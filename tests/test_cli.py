@@ -347,8 +347,8 @@ def broken_files(folder: Path, samples) -> None:
     np.save(folder / "pickled.npy", np.array([[{}, 1], [2, 3]], dtype=object), allow_pickle=True)
     np.save(folder / "empty.npy", np.empty((0, N_FEATURES)))
     np.save(folder / "narrow.npy", samples[:, :4])
-    np.savez(folder / "archive.npz", samples)
-    (folder / "words.txt").write_text("1 2 3\n4 5 6\n")
+    np.savez(folder / "archive.npz", X=samples, Y=samples)
+    (folder / "words.txt").write_text("1 two 3\n4 5 6\n")
     (folder / "nothing.npy").touch()
     (folder / "cut.npy").write_bytes((folder / "data.npy").read_bytes()[:-100])
     (folder / "header.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff{")
@@ -389,9 +389,9 @@ CODE = "transform model.npz data.npy -o codes.npy"
         ("fit missing.npy -o new.npz", "missing.npy"),
         ("transform model.npz missing.npy -o codes.npy", "missing.npy"),
         ("fit folder -o new.npz", "folder"),
-        ("fit words.txt -o new.npz", "not a .npy file"),
-        ("fit archive.npz -o new.npz", "archive"),
-        ("fit nothing.npy -o new.npz", "not a .npy file"),
+        ("fit words.txt -o new.npz", "holds numbers and, in column 2, 'two'"),
+        ("fit archive.npz -o new.npz", "Name the one with the samples, as in archive.npz:NAME"),
+        ("fit nothing.npy -o new.npz", "is empty"),
         ("fit cut.npy -o new.npz", "cut.npy"),
         ("fit header.npy -o new.npz", "header.npy"),
         ("fit pickled.npy -o new.npz", "pickled.npy"),
@@ -411,7 +411,7 @@ CODE = "transform model.npz data.npy -o codes.npy"
         ("score model.npz nan.npy", "NaN"),
         ("score model.npz narrow.npy", "4 features"),
         ("score model.npz missing.npy", "missing.npy"),
-        ("transform model.npz data.npy -o codes.csv", ".npy or .zarr"),
+        ("transform model.npz data.npy -o codes.xls", ".npy, .zarr, .csv"),
         ("transform model.npz data.npy -o photos.zarr --force", "photos.zarr"),
         ("fit data.npy -o photos.zarr --force", "directory"),
         ("transform model.npz data.zarr -o data.zarr --force", "also an input"),

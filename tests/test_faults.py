@@ -146,7 +146,7 @@ def test_below_2_an_enormous_sample_does_not_overflow(easy, dtype):
         choose_precision(1.0, dtype=dtype, code_bound=1e150)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "bool", "float16", ">f8", ">f4", ">i4"])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "bool", ">f8", ">f4", ">i4"])
 def test_fault_05_other_types_equal_the_float64_fit(easy, dtype):
     X = np.clip(10 * easy[0], -100, 100)
     X = X > 8 if dtype == "bool" else (np.abs(X) if dtype == "uint16" else X)
@@ -159,6 +159,22 @@ def test_fault_05_other_types_equal_the_float64_fit(easy, dtype):
         model, expected = (fit(data, max_iter=50, **options) for data in (X, reference))
     np.testing.assert_allclose(model.components_, expected.components_, atol=1e-10 * np.max(expected.components_))
     assert model.components_.dtype == np.float64
+
+
+@pytest.mark.parametrize("kind", ["float16", "torch.float16", "torch.bfloat16"])
+def test_fault_05_floats_of_16_bits_equal_the_float32_fit(easy, kind):
+    if kind == "float16":
+        X = easy[0].astype(np.float16)
+        same = X.astype(np.float32)
+    else:
+        torch = pytest.importorskip("torch")
+        X = torch.asarray(easy[0].copy()).to(getattr(torch, kind.removeprefix("torch.")))
+        same = X.float()
+    model, expected = (fit(data, tol=1e-6) for data in (X, same))
+    assert model.components_.dtype == expected.components_.dtype == same.dtype
+    np.testing.assert_array_equal(model.components_, expected.components_)
+    np.testing.assert_array_equal(model.transform(X), expected.transform(same))
+    assert model.score(X) == expected.score(same)
 
 
 def test_fault_05_integers_are_not_copied_whole(rng):

@@ -758,7 +758,8 @@ def test_a_value_that_is_not_finite_is_found_and_its_place_named(X, tmp_path, ki
     bad[7900, 5] = value
     source = SOURCES[kind](bad, tmp_path)
     name = "NaN" if np.isnan(value) else "infinity"
-    message = rf"X holds {name} in sample 7900, feature 5 \(.*{PLACES[kind]}\)\. Drop or impute it first"
+    column = ", column 'feature 5'" if kind == "frame" else ""
+    message = rf"X holds {name} in sample 7900, feature 5{column} \(.*{PLACES[kind]}\)\. Drop or impute it first"
     if kind == "frame" and np.isnan(value):  # which pandas writes as null
         message = rf"{PLACES[kind]}: column 'feature 5' is null"
     with pytest.raises(ValueError, match=message):
@@ -1054,16 +1055,13 @@ def test_parquet_files_without_rows_are_refused(X, tmp_path):
 
 
 def test_what_is_no_file_of_samples(X, tmp_path):
-    (tmp_path / "words.txt").write_text("1 2 3")
-    with pytest.raises(SamplesFileError, match=r"words\.txt is not a \.npy file, a zarr array or a parquet file"):
-        LpDictionaryLearning().fit(tmp_path / "words.txt")
-    np.savez(tmp_path / "x.npz", X)
-    with pytest.raises(SamplesFileError, match=r"is an archive"):
-        LpDictionaryLearning().fit(tmp_path / "x.npz")
+    (tmp_path / "words.md").write_text("1 2 3")
+    with pytest.raises(SamplesFileError, match=r"words\.md is not a file of samples: \.npy, \.npz, \.csv"):
+        LpDictionaryLearning().fit(tmp_path / "words.md")
     with pytest.raises(FileNotFoundError):
         LpDictionaryLearning().fit("nowhere.npy")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(SamplesFileError, match=r"neither a zarr array nor \.parquet files"):
+    with pytest.raises(SamplesFileError, match=r"neither a zarr array nor files of samples"):
         LpDictionaryLearning().fit(tmp_path / "folder")
     with pytest.raises(ValueError, match="which has no columns"):
         open_samples(as_npy(X, tmp_path), column="y")

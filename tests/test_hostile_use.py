@@ -333,7 +333,7 @@ sys.meta_path.insert(0, Interrupt())
 TENSORS = {
     "sparse_coo": lambda X: X.to_sparse(),
     "sparse_csr": lambda X: X.to_sparse_csr(),
-    "bfloat16": lambda X: X.bfloat16(),
+    "float8": lambda X: X.to(__import__("torch").float8_e5m2),
     "meta": lambda X: X.to("meta"),
 }
 

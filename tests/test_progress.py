@@ -47,6 +47,39 @@ def test_the_basis_is_the_present_phase_since_the_step_last_rose():
     assert after_a_rise + other_phase == [None] * 6
 
 
+@pytest.mark.parametrize("slow", range(40))
+def test_a_slow_iteration_does_not_make_a_forecast_of_hours(slow):
+    """By a clock that stands for a thousand seconds in one iteration and goes on by a second in all others.
+
+    At most MAX_EXTRAPOLATION times what the clock has shown is forecast, and without such an iteration what is right.
+    """
+    forecast, clock = Forecast(TOL), 0.0
+    for k in range(40):
+        clock += 1000.0 if k == slow else 1.0
+        left = forecast.update(Iteration(0, 0, k + 1, objective=1.0, step=0.5 * 0.75**k, passes=k, seconds=clock))
+        n_left = math.log(0.5 * 0.75**k / TOL) / -math.log(0.75)
+        if left is not None:
+            assert left <= MAX_EXTRAPOLATION * clock
+            assert left >= n_left * 0.999
+        if left is not None and (k < slow or slow == 0):
+            assert left == pytest.approx(n_left)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"p": 1}, {"whiten": True}, {"n_init": 3}, {"solver": "power", "p": 4}])
+def test_forecasts_of_any_fit_are_less_than_three_times_what_has_passed(parameters):
+    """An iteration counts as a second."""
+    X = make_bernoulli_gaussian(4000, 12, density=0.2, noise_std=0.1, random_state=0)[0]
+    forecast, clock = Forecast(TOL), iter(range(1, 10_000))
+
+    def check(iteration):
+        now = next(clock)
+        left = forecast.update(replace(iteration, seconds=now))
+        assert left is None or left <= MAX_EXTRAPOLATION * now
+
+    LpDictionaryLearning(tol=TOL, random_state=0, **parameters).fit(X, callback=check)
+    assert next(clock) > 5, "the callback was called"
+
+
 @pytest.mark.parametrize("tol", [0.0, 1e-2])
 def test_nothing_is_left_to_forecast_at_tol_and_no_tol_is_never_reached(tol):
     assert forecasts([1e-2, 1e-3, 1e-4, 1e-5, 0.0], tol) == [None] * 5

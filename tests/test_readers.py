@@ -5,10 +5,14 @@ import pickle
 import shutil
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 
+import h5py
 import numpy as np
 import pyarrow
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
+import safetensors.numpy
+import scipy.io
 import zarr
 
 from elldict.data.file import Prefetcher
@@ -47,7 +51,7 @@ def test_npy_rows_are_those_of_the_array(tmp_path, X, variant):
     array = VARIANTS[variant](X)
     reader = open_npy(saved(tmp_path, array))
     assert (reader.n_samples, reader.n_features) == SHAPE
-    assert reader.dtype == ("float32" if array.dtype == np.float32 else "float64")
+    assert reader.dtype == ("float32" if array.dtype in (np.float32, np.float16) else "float64")
     for start, stop in [(0, 103), (0, 1), (17, 64), (102, 103), (5, 5)]:
         rows = reader.read(start, stop)
         assert rows.flags.c_contiguous
@@ -234,11 +238,105 @@ def write_parquet_lists(folder, X):
     return folder / "lists.parquet"
 
 
+def write_text(suffix, between):
+    def write(folder, X):
+        path = folder / f"data{suffix}"
+        path.write_text("".join(between.join(map(repr, row)) + "\n" for row in X.tolist()))
+        return path
+
+    return write
+
+
+def write_npz(save):
+    def write(folder, X):
+        save(folder / "data.npz", X=X, mean=X[0])
+        return folder / "data.npz"
+
+    return write
+
+
+def write_mat(**how):
+    def write(folder, X):
+        scipy.io.savemat(folder / "data.mat", {"X": X, "number": 3.0, "words": "some"}, **how)
+        return folder / "data.mat"
+
+    return write
+
+
+def write_hdf5(**how):
+    def write(folder, X):
+        with h5py.File(folder / "data.h5", "w") as file:
+            file.create_dataset("group/X", data=X, **how)
+            file["mean"] = X[0]
+        return folder / "data.h5"
+
+    return write
+
+
+def write_mat_73(**how):
+    """As MATLAB does: a header of its own before HDF5, and columns as rows."""
+
+    def write(folder, X):
+        with h5py.File(folder / "data.mat", "w", userblock_size=512) as file:
+            file.create_dataset("X", data=X.T, **how)
+        content = (folder / "data.mat").read_bytes()
+        header = b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM"
+        (folder / "data.mat").write_bytes(header + content[128:])
+        return folder / "data.mat"
+
+    return write
+
+
+def write_feather(**how):
+    def write(folder, X):
+        table = pyarrow.table({f"x{k}": column for k, column in enumerate(X.T)})
+        pyarrow.feather.write_feather(table, folder / "data.feather", chunksize=40, **how)
+        return folder / "data.feather"
+
+    return write
+
+
+def write_arrow_lists(folder, X):
+    rows = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(X.ravel()), X.shape[1])
+    table = pyarrow.table({"x": rows})
+    with pyarrow.ipc.new_file(folder / "data.arrow", table.schema) as file:
+        file.write_table(table, max_chunksize=40)
+    return folder / "data.arrow"
+
+
+def write_safetensors(folder, X):
+    safetensors.numpy.save_file({"X": X, "mean": X[0]}, folder / "data.safetensors")
+    return folder / "data.safetensors"
+
+
+def write_shards(folder, X):
+    (folder / "shards").mkdir(exist_ok=True)
+    for number, part in enumerate(np.array_split(X, 3)):
+        safetensors.numpy.save_file({"X": part.copy()}, folder / "shards" / f"{number}.safetensors")
+    return folder / "shards"
+
+
 FORMATS = {  # name: function that writes samples to a folder and returns their path
     "npy": saved,
     "zarr": write_zarr,
     "parquet columns": write_parquet_columns,
     "parquet lists": write_parquet_lists,
+    "csv": write_text(".csv", ","),
+    "tsv": write_text(".tsv", "\t"),
+    "txt": write_text(".txt", " "),
+    "npz": write_npz(np.savez),
+    "npz compressed": write_npz(np.savez_compressed),
+    "mat": write_mat(),
+    "mat compressed": write_mat(do_compression=True),
+    "mat 7.3": write_mat_73(),
+    "mat 7.3 chunked": write_mat_73(chunks=(2, 30), compression="gzip"),
+    "hdf5": write_hdf5(),
+    "hdf5 chunked": write_hdf5(chunks=(30, 2), compression="gzip", shuffle=True, fletcher32=True),
+    "feather": write_feather(compression="uncompressed"),
+    "feather compressed": write_feather(compression="lz4"),
+    "arrow lists": write_arrow_lists,
+    "safetensors": write_safetensors,
+    "shards": write_shards,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -26,6 +26,18 @@ from experiments.campaign.saved_kinds import (
     use_model,
     use_stream_model,
 )
+from experiments.campaign.table_kinds import (
+    damage_table,
+    make_arrow,
+    make_hdf5,
+    make_mat,
+    make_npz,
+    make_safetensors,
+    make_text,
+    read_by_library,
+)
+
+use_table = partial(use_samples, read=read_by_library)
 
 KINDS: dict[str, Kind] = {
     "model": Kind(make_models, damage_model, use_model),
@@ -33,6 +45,12 @@ KINDS: dict[str, Kind] = {
     "npy": Kind(make_npy, damage_npy, use_samples),
     "zarr": Kind(make_zarr, damage_zarr, use_samples),
     "parquet": Kind(make_parquet, damage_parquet, use_samples),
+    "text": Kind(make_text, damage_table, use_table),
+    "npz": Kind(make_npz, damage_table, use_table),
+    "mat": Kind(make_mat, damage_table, use_table),
+    "hdf5": Kind(make_hdf5, damage_table, use_table),
+    "arrow": Kind(make_arrow, damage_table, use_table),
+    "safetensors": Kind(make_safetensors, damage_table, use_table),
     "stream": Kind(make_stream_models, damage_model, use_stream_model),
 }
 """By the name that the command takes. Nothing but pickle keeps the state of a stream, and a pickle may run anything:

@@ -1,6 +1,6 @@
 """Damage thousands of files and read them: each is refused by a clear error, or gives the numbers that it holds.
 
-python -m experiments.campaign.files                                   # 2000 files of each of six kinds, some minutes
+python -m experiments.campaign.files                                   # 2000 files of each of 12 kinds, some minutes
 python -m experiments.campaign.files --n 200 --kinds model zarr --seed 3
 python -m experiments.campaign.files --only zarr:17 --keep damaged     # one file again, which is kept in a folder
 

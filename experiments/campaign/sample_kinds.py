@@ -52,7 +52,7 @@ def make_zarr() -> list[Original]:
         {"chunks": (300, 6), "zarr_format": 2, "compressors": numcodecs.Blosc()},
         {"chunks": (300, 6), "zarr_format": 2, "compressors": numcodecs.Zlib()},
     ]
-    return [_write_samples("x.zarr", partial(write_zarr, way)) for way in ways]
+    return [write_samples("x.zarr", partial(write_zarr, way)) for way in ways]
 
 
 def write_zarr(way: dict[str, Any], X: NDArray[np.float64], path: Path) -> None:
@@ -67,7 +67,7 @@ def make_parquet() -> list[Original]:
         {"compression": "none", "use_dictionary": False},
         {"compression": "zstd", "listed": True},
     ]
-    return [_write_samples("x.parquet", partial(write_parquet, way)) for way in ways]
+    return [write_samples("x.parquet", partial(write_parquet, way)) for way in ways]
 
 
 def write_parquet(way: dict[str, Any], X: NDArray[np.float64], path: Path) -> None:
@@ -81,7 +81,7 @@ def write_parquet(way: dict[str, Any], X: NDArray[np.float64], path: Path) -> No
     parquet.write_table(pa.table(columns), path, row_group_size=500, **options)
 
 
-def _write_samples(target: str, write: Callable[[NDArray[np.float64], Path], None]) -> Original:
+def write_samples(target: str, write: Callable[[NDArray[np.float64], Path], None]) -> Original:
     with tempfile.TemporaryDirectory() as folder:
         write(make_samples(), Path(folder, target))
         files = list_files(Path(folder))
@@ -146,21 +146,24 @@ def damage_parquet(original: Original, rng: Rng) -> Damaged:
     return Damaged(f"{note} in the footer", {original.target: changed}, may_differ=True)
 
 
-def use_samples(original: Original, path: Path) -> bool:
+def use_samples(original: Original, path: Path, read: Callable[[Path, Any], NDArray[Any]] | None = None) -> bool:
+    """Whether a file gives what the original gave; otherwise it has to give what `read`, of its library, gives."""
     samples: Any = elldict.open_samples(path)
     rows = samples.reader.read(0, samples.n_samples)
     if not are_same(rows, original.answer["rows"]):
-        _compare_with_library(rows, path, samples.reader)
+        _compare_with_library(rows, path, samples.reader, read or _read_by_library)
     found = _read_samples(path)
     if not np.all(np.isfinite(rows)) or not np.all(np.isfinite(found["atoms"])):
         raise WrongError("values that are not finite were fitted")
     return are_same(found, original.answer)
 
 
-def _compare_with_library(rows: NDArray[Any], path: Path, reader: Any) -> None:
+def _compare_with_library(
+    rows: NDArray[Any], path: Path, reader: Any, read: Callable[[Path, Any], NDArray[Any]]
+) -> None:
     """Raise if other rows than the original's are not exactly what the library of the format reads."""
     try:
-        stored = _read_by_library(path, reader)
+        stored = read(path, reader)
     except Exception as error:
         raise WrongError(f"rows of a file that its own library refuses: {type(error).__name__}: {error}") from error
     if not np.array_equal(rows, stored.astype(rows.dtype), equal_nan=True):

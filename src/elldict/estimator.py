@@ -37,10 +37,14 @@ from elldict.validation import (
     check_batch,
     check_callback,
     check_checkpoint,
+    check_code_samples,
     check_codes,
+    check_container,
     check_rng,
     check_same_space,
     check_samples,
+    is_left_on_disk,
+    name_features,
     plain_seed,
 )
 
@@ -79,9 +83,10 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         ----------
         X : array-like of shape (n_samples, n_features), path or Dataset
             Samples, as rows. Any array that follows the array API standard; integers are converted tile by tile. Or
-            samples that are left where they are: the name of a ``.npy``, zarr or parquet file, an open `numpy.memmap`
-            or zarr array, a dask array, or what :func:`elldict.open_samples` returns. A dask array is read by the
-            workers of the current dask.distributed client, or by dask's threads if there is none.
+            samples that are left where they are: the name of a file (``.npy``, ``.npz``, ``.csv``, ``.mat``, HDF5,
+            zarr, parquet and others, see :func:`elldict.open_samples`), an open `numpy.memmap` or zarr array, a dask
+            array, or what `open_samples` returns. A dask array is read by the workers of the current dask.distributed
+            client, or by dask's threads if there is none.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), optional
@@ -216,14 +221,15 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         X : array-like of shape (n_samples, n_features), path or Dataset
             Samples, as rows; whatever `fit` takes.
         out : str or path-like, default=None
-            File for the codes, ``.npy`` or ``.zarr``. They are written block by block and need no memory; the file is
+            File for the codes: ``.npy`` or ``.zarr``, or a table with the names of `get_feature_names_out`, ``.csv``,
+            ``.tsv``, ``.parquet`` or ``.feather``. They are written block by block and need no memory; the file is
             complete or it is not there.
 
         Returns
         -------
         array of shape (n_samples, n_components_)
-            Codes; those written to a file are left on disk, as a `numpy.memmap` or a zarr array. Of a dask array, a
-            lazy dask array.
+            Codes; those written to a file are left on disk, as a `numpy.memmap` or a zarr array; of a table, its name.
+            Of a dask array, a lazy dask array.
         """
         check_is_fitted(self)
         self._validate_params()  # those of transform may have been set after the fit
@@ -231,16 +237,19 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         rows, rule = self._coder()
         samples = check_samples(self, X, fitting=False)
         if out is not None:
-            return coding.encode_into(out, samples, rows, self._mean, rule)
+            check_container(self, out)
+            return coding.encode_into(out, samples, rows, self._mean, rule, self.get_feature_names_out())
         return coding.encode(samples, rows, self._mean, rule)
 
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
         """Rebuild samples from codes.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_components_)
+        X : array-like of shape (n_samples, n_components_), path or Dataset
             Codes.
+        out : str or path-like, default=None
+            File for the samples, written block by block, as `transform` writes codes.
 
         Returns
         -------
@@ -249,6 +258,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             n_components_ principal directions, as PCA would rebuild them.
         """
         check_is_fitted(self)
+        if out is not None or is_left_on_disk(X):
+            codes = check_code_samples(self, X, self.unmixing_)
+            return coding.decode_samples(codes, self.mixing_, self._mean, out, name_features(self))
         return coding.decode(check_codes(self, X, self.unmixing_), self.mixing_, self._mean)
 
     def score_samples(self, X: Any) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "ClusterError",
+    "ConvertedFileWarning",
     "DataChangedWarning",
     "NoCheckpointWarning",
     "NotIdentifiableWarning",
@@ -30,6 +31,10 @@ def make_readable(message: str) -> str:
 
 class ClusterError(RuntimeError):
     """A cluster cannot finish a pass over the samples: no workers, workers lost again and again, or no connection."""
+
+
+class ConvertedFileWarning(UserWarning):
+    """A file of samples cannot be read where it lies, and is too large for memory: it goes to a temporary file."""
 
 
 class DataChangedWarning(UserWarning):

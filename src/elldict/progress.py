@@ -90,8 +90,10 @@ class Forecast:
         n_falls = len(self.falling) - 1
         if n_falls < RATE_ITERATIONS or not 0 < self.tol < iteration.step:
             return None
-        then, earlier_step = self.falling[-1 - RATE_ITERATIONS]
+        earlier_step = self.falling[-1 - RATE_ITERATIONS][1]
         n_left = RATE_ITERATIONS * math.log(iteration.step / self.tol) / math.log(earlier_step / iteration.step)
         if n_left > MAX_EXTRAPOLATION * n_falls:
             return None
-        return n_left * (iteration.seconds - then) / RATE_ITERATIONS
+        # over all of them: a single slow iteration, as when a computer sleeps, would otherwise count for a third of
+        # all that are left; so what is forecast is at most MAX_EXTRAPOLATION times what has been seen
+        return n_left * (iteration.seconds - self.falling[0][0]) / n_falls

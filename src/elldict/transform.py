@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -176,13 +176,20 @@ def encode(samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Array:
     return samples.map_rows(CodeKernel(rows, mean, rule, samples.dtype, samples.dtype), int(rows.shape[0]))
 
 
-def encode_into(path: str | os.PathLike[str], samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Any:
+def encode_into(
+    path: str | os.PathLike[str],
+    samples: Dataset,
+    rows: Array,
+    mean: Array,
+    rule: Rule,
+    names: Sequence[str] | None = None,
+) -> Any:
     """Codes of all samples, written to a file tile by tile; returns them as an array that is left on disk."""
     refuse_input(path, samples)
     kernel = CodeKernel(rows, mean, rule, samples.dtype, samples.dtype)
     shape = (samples.n_samples, int(rows.shape[0]))
     tile_rows = rows_per_tile(samples.n_samples, samples.n_features, samples.dtype)
-    with open_writer(path, shape, samples.dtype, tile_rows) as writer:
+    with open_writer(path, shape, samples.dtype, tile_rows, names) as writer:
         samples.write_rows(kernel, writer)
     return reopen(path)
 
@@ -205,6 +212,19 @@ def decode(codes: Array, mixing: Array, mean: Array) -> Array:
     backend = Backend.of(codes)
     dtype = real_dtype(codes)
     return codes @ backend.asarray(mixing.T, dtype) + backend.asarray(mean, dtype)
+
+
+def decode_samples(
+    codes: Dataset, mixing: Array, mean: Array, out: str | os.PathLike[str] | None, names: Sequence[str] | None
+) -> Any:
+    """Samples rebuilt from codes that are left where they are, tile by tile; in a file if one is named."""
+    kernel = (mixing, np.zeros(codes.n_features), partial(shift, mean=to_numpy(mean)))
+    return encode(codes, *kernel) if out is None else encode_into(out, codes, *kernel, names)
+
+
+def shift(Z: Array, xp: Any, mean: NDArray[Any]) -> Array:  # noqa: ARG001
+    """Samples whose mean was subtracted, with their mean."""
+    return Z + Backend.of(Z).asarray(mean, real_dtype(Z))
 
 
 def coder(algorithm: str, atoms: Array, unmixing: Array, *, alpha: float | None, n_nonzero: int) -> tuple[Array, Rule]:

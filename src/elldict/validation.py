@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import importlib
+import importlib.util
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_array, validate_data
 
 from elldict.backend.base import NUMPY, Array, Backend, detach, is_foreign, real_dtype
 from elldict.data.dataset import ArrayDataset, Dataset, find_non_finite
-from elldict.data.file import import_optional
 from elldict.data.open import is_dataset, is_source, open_samples
 from elldict.data.statistics import SampleStatistics
 from elldict.exceptions import NoCheckpointWarning
@@ -34,10 +37,7 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Dataset
         samples = open_samples(X)
         shape, names = (samples.n_samples, samples.n_features), getattr(samples, "feature_names", None)
         _check_size(shape, *((2, 2) if fitting else (1, 1)))
-        columns = np.broadcast_to(0.0, shape)  # scikit-learn looks at their number and names alone
-        if names is not None:
-            columns = import_optional("pyarrow", "files").table({name: np.empty(0) for name in names})
-        validate_data(estimator, columns, reset=fitting, skip_check_array=True)
+        _check_columns(estimator, shape, names, fitting=fitting)
         return samples
     return _checked_array(estimator, X, fitting=fitting, n_least=2)
 
@@ -61,19 +61,57 @@ def _checked_array(estimator: BaseEstimator, X: Any, *, fitting: bool, n_least: 
         return ArrayDataset(detach(X))
     if np.ma.isMaskedArray(X):
         _refuse_masked(X)
-    X = validate_data(
-        estimator,
-        X,
-        reset=fitting,
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=n_least if fitting else 1,
-        ensure_min_features=2 if fitting else 1,
-    )
+    given = X
+    try:
+        X = validate_data(
+            estimator,
+            X,
+            reset=fitting,
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=n_least if fitting else 1,
+            ensure_min_features=2 if fitting else 1,
+        )
+    except ValueError:
+        _refuse_words(given)
+        raise
     X = np.asarray(X)
     if X.dtype.kind not in "fiub":
+        _refuse_words(given)
         raise ValueError(f"X has dtype {X.dtype}, expected real numbers.")
-    return ArrayDataset(X)
+    return ArrayDataset(X, feature_names=getattr(estimator, "feature_names_in_", None))
+
+
+def _check_columns(
+    estimator: BaseEstimator, shape: tuple[int, int], names: Sequence[str] | None, *, fitting: bool
+) -> None:
+    """Set or check number and names of the features of a file; scikit-learn looks at nothing else of an array."""
+    columns = np.broadcast_to(0.0, shape)
+    if names is not None and importlib.util.find_spec("pyarrow") is not None:
+        columns = importlib.import_module("pyarrow").table({name: np.empty(0) for name in names})
+    elif names is not None and not fitting:
+        expected = getattr(estimator, "feature_names_in_", None)
+        if expected is not None and list(expected) != list(names):
+            raise ValueError(f"The feature names should match those that were passed during fit: {list(expected)}.")
+        expected = estimator.n_features_in_
+        if len(names) != expected:
+            raise ValueError(f"X has {len(names)} features, but {type(estimator).__name__} expects {expected}.")
+        return
+    validate_data(estimator, columns, reset=fitting, skip_check_array=True)
+    if names is not None and fitting:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+def _refuse_words(X: Any) -> None:
+    """Raise if a column of a data frame holds something that is no number, with its name and row."""
+    for name in getattr(X, "columns", ()):
+        for row, value in enumerate(np.asarray(X[name], dtype=object)):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"X holds {value!r} in column {name!r}, row {row}, expected numbers. Drop the column, or encode it."
+                ) from None
 
 
 def _left_to_scikit_learn(X: Any) -> bool:
@@ -102,6 +140,38 @@ def check_codes(estimator: BaseEstimator, codes: Any, unmixing: Array) -> Array:
             f"Codes of shape {tuple(codes.shape)} given, expected (n_samples, n_components_={unmixing.shape[0]})."
         )
     return codes
+
+
+def check_container(estimator: BaseEstimator, out: Any) -> None:
+    """Raise if codes that stay in a file are to be returned as a data frame too; those of a .npy file can be both."""
+    wanted = _get_output_config("transform", estimator)["dense"]
+    if wanted != "default" and Path(out).suffix not in (".npy", ""):
+        raise ValueError(
+            f"out={str(out)!r} leaves the codes in a file, and set_output(transform={wanted!r}) asks for them in "
+            "memory. Leave out one of them, or write .npy."
+        )
+
+
+def is_left_on_disk(X: Any) -> bool:
+    """Whether codes are named, or were opened, rather than given; a map or a dask array is an array."""
+    return is_source(X) and not isinstance(X, np.memmap) and not array_api_compat.is_dask_array(X)
+
+
+def check_code_samples(estimator: BaseEstimator, codes: Any, unmixing: Array) -> Dataset:
+    """Return codes that are left where they are, or come from an array, with as many columns as atoms."""
+    found = open_samples(codes if is_left_on_disk(codes) else check_codes(estimator, codes, unmixing))
+    if found.n_features != unmixing.shape[0]:
+        raise ValueError(
+            f"Codes of shape {(found.n_samples, found.n_features)} given, expected (n_samples, n_components_="
+            f"{unmixing.shape[0]})."
+        )
+    return found
+
+
+def name_features(estimator: BaseEstimator) -> list[str]:
+    """Names of the features of a fit, or x0, x1, ... as scikit-learn has them."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [f"x{k}" for k in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
 
 
 def check_callback(callback: Any) -> None:
@@ -247,10 +317,10 @@ def _refuse_tensor(X: Any) -> None:
         raise TypeError(f"X is a {kind} tensor, expected a dense one. Convert it with X.to_dense() or X.dequantize().")
     if X.is_meta:
         raise ValueError("X is a tensor on the device 'meta', which has a shape and no numbers. Give one with numbers.")
-    if "bfloat16" in dtype or "float8" in dtype:
+    if "float8" in dtype:
         raise TypeError(
-            f"X has dtype {dtype}, whose numbers have two digits or less: rounding would be taken for noise and error "
-            "bars would be wrong. Give what it was rounded from, or X.float() if that is lost."
+            f"X has dtype {dtype}, whose numbers have one digit: rounding would be taken for noise and error bars "
+            "would be wrong. Give what it was rounded from, or X.float() if that is lost."
         )
 
 

@@ -131,10 +131,14 @@ def is_foreign(array: object) -> bool:
     )
 
 
+def name_precision(dtype: Any) -> str:
+    """Precision in which numbers of a type are multiplied: float32 holds those of 16 bits, float64 all others."""
+    return "float32" if str(dtype).endswith(("float32", "float16")) else "float64"  # bfloat16 among them
+
+
 def real_dtype(array: Array) -> str:
-    """Precision in which `array` is multiplied: its own if float32 or float64, otherwise float64."""
-    xp = array_api_compat.array_namespace(array)
-    return "float32" if array.dtype == xp.float32 else "float64"
+    """Precision in which `array` is multiplied: float32 for floats of 32 or 16 bits, otherwise float64."""
+    return name_precision(array.dtype)
 
 
 STORED = {"tfloat32": "float32", "float32": "float32", "float64": "float64"}

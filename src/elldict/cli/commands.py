@@ -1,65 +1,45 @@
-"""The commands: their arguments, what is checked before the work starts, and the calls that do it."""
+"""The commands: their arguments, and the calls that do the work."""
 
 from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from elldict.atomic import temporary_beside, write_atomically
+from elldict.atomic import write_atomically
+from elldict.cli import options as opt
+from elldict.cli.checks import (
+    check_checkpoint_name,
+    check_output,
+    choose_algorithm,
+    parse_exponents,
+    read_groups,
+    refuse_with_ica,
+)
 from elldict.cli.errors import MistakeError, raise_as_mistakes
 from elldict.cli.printing import (
     describe_file,
+    list_fit,
+    list_model,
     print_demo,
+    print_json,
     print_summary,
     show_demo_progress,
     show_fit_progress,
 )
 
 if TYPE_CHECKING:
-    from elldict.backend.base import Array, Backend
     from elldict.data.dataset import Dataset
     from elldict.estimator import LpEstimator
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Dictionary learning by l_p-norm maximisation: find the basis in which your samples are sparse.",
 )
-
-
-Solver = StrEnum("Solver", ["auto", "power"])
-Refinement = StrEnum(
-    "Refinement",
-    {
-        "auto": "auto",
-        "bernoulli": "bernoulli-gaussian",
-        "mixture": "mixture",
-        "corruption": "sparse-corruption",
-        "none": "none",
-    },
-)
-Normalization = StrEnum("Normalization", ["auto", "samples", "none"])
-Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp"])
-
-DataFile = Annotated[
-    Path, typer.Argument(metavar="DATA", help="Samples, one for each row: a .npy, zarr or parquet file, or a folder.")
-]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.npz", help="Model written by 'elldict fit'.")]
-Column = Annotated[
-    list[str] | None,
-    typer.Option(help="Column of lists, or (given several times) columns that are features; array of a zarr group."),
-]
-BlockSize = Annotated[
-    int | None, typer.Option(min=1, help="Samples that are read at a time.", show_default="16 MB of them")
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -83,7 +63,7 @@ def elldict(
 def demo(
     output: Annotated[Path, typer.Option("-o", "--output", help="Page to write.")] = Path("elldict-demo.html"),
     picture: Annotated[Path | None, typer.Option(help="Also write one picture (.png) for a README or a slide.")] = None,
-    force: Force = False,
+    force: opt.Force = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: a few seconds, larger errors.")] = False,
 ) -> None:
     """Recover a hidden dictionary, learn one from handwritten digits, and write a page about both.
@@ -95,7 +75,7 @@ def demo(
     if picture is not None and picture.resolve() == output.resolve():
         raise MistakeError(f"page and picture are both {output}. Choose two names.")
     for path in [output] if picture is None else [output, picture]:
-        _check_output(path, force)
+        check_output(path, force)
     from elldict.report import demo as page  # noqa: PLC0415
 
     with show_demo_progress() as show:
@@ -110,155 +90,171 @@ def demo(
 
 @app.command()
 def fit(
-    data: DataFile,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL.npz", help="Where the model goes.")],
-    n_components: Annotated[int | None, typer.Option(help="Number of atoms.", show_default="all")] = None,
-    p: Annotated[
-        str, typer.Option(help="Exponent of the norm, above 0 but not 2; or decreasing ones, such as 3,2.5,2.2.")
-    ] = "3",
-    solver: Annotated[
-        Solver, typer.Option(help="'power' is the paper's: all samples in every iteration; 'auto' needs far fewer.")
-    ] = Solver.auto,
-    refine: Annotated[
-        Refinement,
-        typer.Option(
-            help="Maximum likelihood after l_p, by the law of the codes: 'bernoulli-gaussian' for zeros and noise, "
-            "'mixture' for any other, 'sparse-corruption' for entries that were hit; 'auto' tests which the data "
-            "support, 'none' gives the l_p answer."
-        ),
-    ] = Refinement.auto,
-    normalize: Annotated[
-        Normalization,
-        typer.Option(help="Scale loud samples down: 'samples' always, 'auto' if the data call for it, 'none' never."),
-    ] = Normalization.auto,
-    ica: Annotated[
-        bool, typer.Option("--ica", help="Independent components: centre, whiten, and keep the model of an LpICA.")
-    ] = False,
-    center: Annotated[
-        bool | None,
-        typer.Option("--center/--no-center", help="Subtract the mean of the samples.", show_default="--no-center"),
-    ] = None,
-    whiten: Annotated[
-        bool | None,
-        typer.Option(
-            "--whiten/--no-whiten",
-            help="Atoms need not be orthogonal; fewer than features are learned in as many principal directions.",
-            show_default="--no-whiten",
-        ),
-    ] = None,
-    whiten_all: Annotated[
-        bool, typer.Option("--whiten-all", help="The same, but fewer atoms are sought in all directions.")
-    ] = False,
-    max_iter: Annotated[int, typer.Option(help="Most iterations of a start.")] = 1000,
-    tol: Annotated[float, typer.Option(help="Step (root mean square) at which a start has converged.")] = 1e-6,
-    n_init: Annotated[int, typer.Option(help="Number of random starts.")] = 1,
-    device: Annotated[
-        str | None, typer.Option(help="'cuda', or 'cuda:1', works on a graphics card.", show_default="the host")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the random starts.", show_default="random")] = None,
-    column: Column = None,
-    block_size: BlockSize = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the state here, to resume after an interruption.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
-    force: Force = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
+    data: opt.DataFile,
+    output: opt.ModelOutput,
+    n_components: opt.Components = None,
+    p: opt.Exponents = "3",
+    solver: opt.SolverName = opt.Solver.auto,
+    refine: opt.Refine = opt.Refinement.auto,
+    normalize: opt.Normalize = opt.Normalization.auto,
+    ica: opt.Ica = False,
+    center: opt.Center = None,
+    whiten: opt.Whiten = None,
+    whiten_all: opt.WhitenAll = False,
+    max_iter: opt.MaxIter = 1000,
+    tol: opt.Tol = 1e-6,
+    n_init: opt.Starts = 1,
+    halves: opt.Halves = None,
+    groups: opt.Groups = None,
+    device: opt.Device = None,
+    seed: opt.Seed = None,
+    column: opt.Column = None,
+    block_size: opt.BlockSize = None,
+    checkpoint: opt.Checkpoint = None,
+    resume: opt.Resume = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+    json: opt.AsJson = False,
 ) -> None:
     """Learn a dictionary from samples and write it to a file.
 
     With '--solver power --refine none' this is Algorithm 2 of the paper.
     """
-    _check_output(output, force, inputs=(data,))
-    if ica:
-        _refuse_with_ica(center, whiten, whiten_all or None)
-    if checkpoint is not None and checkpoint.resolve() in (output.resolve(), data.resolve()):
-        raise MistakeError(f"checkpoint {checkpoint} is also the input or the output. Choose another name.")
+    check_output(output, force, inputs=(data,))
+    check_checkpoint_name(checkpoint, output, data)
     common: dict[str, Any] = {
-        "p": _parse_exponents(p),
+        "p": parse_exponents(p),
         "solver": solver.value,
-        "refine": None if refine is Refinement.none else refine.value,
-        "normalize": None if normalize is Normalization.none else normalize.value,
+        "refine": None if refine is opt.Refinement.none else refine.value,
+        "normalize": None if normalize is opt.Normalization.none else normalize.value,
         "max_iter": max_iter,
         "tol": tol,
         "n_init": n_init,
+        "halves": "auto" if halves is None else halves,
         "device": device,
         "random_state": seed,
     }
-    from elldict import LpDictionaryLearning, LpICA  # noqa: PLC0415
-
-    model: LpEstimator
     if ica:
-        model = LpICA(n_components, **common)
+        refuse_with_ica(center, whiten, whiten_all or None)
     else:
-        directions = "all" if whiten_all else bool(whiten)
-        model = LpDictionaryLearning(n_components, center=bool(center), whiten=directions, **common)
+        common |= {"center": bool(center), "whiten": "all" if whiten_all else bool(whiten)}
+    labels = read_groups(groups, halves)
+    model = _make_model(n_components, common, ica=ica)
     began = time.perf_counter()
     with raise_as_mistakes(), show_fit_progress(p, tol, quiet) as callback:
         samples = _open_data(data, column, block_size)
-        model.fit(samples, callback=callback, checkpoint=checkpoint, resume=resume)
+        model.fit(samples, groups=labels, callback=callback, checkpoint=checkpoint, resume=resume)
     seconds = time.perf_counter() - began
     model.save(output)
-    if not quiet:
+    shape = (samples.n_samples, samples.n_features)
+    if json:
+        print_json({**list_fit(model, shape, seconds), "model": str(output)})
+    elif not quiet:
         from elldict.summary import describe_fit  # noqa: PLC0415
 
         lines = (*describe_fit(model, seconds), ("model", describe_file(output)))
         print_summary(f"[bold]Learned {model.n_components_} atoms[/] from {samples.n_samples} samples", lines)
 
 
+def _make_model(n_components: int | None, parameters: dict[str, Any], *, ica: bool) -> LpEstimator:
+    from elldict import LpDictionaryLearning, LpICA  # noqa: PLC0415
+
+    return LpICA(n_components, **parameters) if ica else LpDictionaryLearning(n_components, **parameters)
+
+
 @app.command()
 def transform(
-    model: ModelFile,
-    data: DataFile,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="CODES", help="Where the codes go, .npy or .zarr.")],
-    algorithm: Annotated[Algorithm | None, typer.Option(help="How codes are made.", show_default="the model's")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Threshold, in the units of the codes.")] = None,
-    n_nonzero: Annotated[int | None, typer.Option(min=1, help="Codes that omp keeps for each sample.")] = None,
-    column: Column = None,
-    block_size: BlockSize = None,
-    force: Force = False,
+    model: opt.ModelFile,
+    data: opt.DataFile,
+    output: opt.RowsOutput,
+    algorithm: opt.AlgorithmName = None,
+    alpha: opt.Alpha = None,
+    n_nonzero: opt.NonZero = None,
+    column: opt.Column = None,
+    block_size: opt.BlockSize = None,
+    force: opt.Force = False,
+    json: opt.AsJson = False,
 ) -> None:
     """Write the codes of samples: their sparse coordinates in a learned dictionary."""
-    _check_output(output, force, inputs=(model, data), zarr=True)
+    check_output(output, force, inputs=(model, data), zarr=True)
     fitted = _open_model(model)
-    name = _choose_algorithm(fitted, algorithm, alpha, n_nonzero)
+    name = choose_algorithm(fitted, algorithm, alpha, n_nonzero)
+    from elldict.cli.counting import CountedSamples  # noqa: PLC0415
+
     with raise_as_mistakes():
-        codes = fitted.transform(_open_data(data, column, block_size), out=output)
-    written = _open_data(output, None, None)  # a block at a time, as whoever wrote them did
-    share = written.sum(NonZeroKernel()) / (written.n_samples * written.n_features)
+        samples = CountedSamples(_open_data(data, column, block_size))
+        fitted.transform(samples, out=output)
+    n_samples, n_atoms = samples.n_samples, fitted.n_components_
+    share = samples.n_nonzero / (n_samples * n_atoms)
+    if json:
+        facts = {"samples": n_samples, "atoms": n_atoms, "algorithm": name, "nonzero_share": share}
+        print_json({**facts, "codes": str(output)})
+        return
     lines = [
         ("algorithm", name),
         ("non-zero", f"{100 * share:.3g} % of the codes"),
         ("codes", describe_file(output)),
     ]
-    print_summary(f"[bold]Coded {codes.shape[0]} samples[/] in {codes.shape[1]} atoms", lines)
+    print_summary(f"[bold]Coded {n_samples} samples[/] in {n_atoms} atoms", lines)
 
 
 @app.command()
-def score(model: ModelFile, data: DataFile, column: Column = None, block_size: BlockSize = None) -> None:
+def inverse(
+    model: opt.ModelFile,
+    codes: opt.CodeFile,
+    output: opt.RowsOutput,
+    column: opt.Column = None,
+    block_size: opt.BlockSize = None,
+    force: opt.Force = False,
+    json: opt.AsJson = False,
+) -> None:
+    """Write the samples that codes stand for: the way back from 'elldict transform'."""
+    check_output(output, force, inputs=(model, codes), zarr=True)
+    fitted = _open_model(model)
+    with raise_as_mistakes():
+        opened = _open_data(codes, column, block_size)
+        fitted.inverse_transform(opened, out=output)
+    shape = (opened.n_samples, fitted.n_features_in_)
+    if json:
+        print_json({"samples": shape[0], "features": shape[1], "file": str(output)})
+        return
+    print_summary(f"[bold]Rebuilt {shape[0]} samples[/] of {shape[1]} features", [("samples", describe_file(output))])
+
+
+@app.command()
+def score(
+    model: opt.ModelFile,
+    data: opt.DataFile,
+    column: opt.Column = None,
+    block_size: opt.BlockSize = None,
+    json: opt.AsJson = False,
+) -> None:
     """Show how likely samples are under a learned dictionary: the larger, the better it fits them."""
     fitted = _open_model(model)
     with raise_as_mistakes():
         samples = _open_data(data, column, block_size)
         found = fitted.score(samples)
+    if json:
+        print_json({"samples": samples.n_samples, "log_likelihood": found})
+        return
     print_summary(f"[bold]Scored {samples.n_samples} samples[/]", [("log-likelihood", f"{found:.6g} a sample")])
 
 
 @app.command()
 def report(
-    model: ModelFile,
-    data: DataFile,
+    model: opt.ModelFile,
+    data: opt.DataFile,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PAGE.html", help="Page to write.")],
     shape: Annotated[
         str | None, typer.Option(help="Shape of an image, such as 8,8 or 8,8,3.", show_default="square, if it can be")
     ] = None,
-    column: Column = None,
-    block_size: BlockSize = None,
-    force: Force = False,
+    column: opt.Column = None,
+    block_size: opt.BlockSize = None,
+    force: opt.Force = False,
 ) -> None:
     """Write a page about a model: its atoms, how sure they are, what was assumed, and what to do next."""
     _require_page_packages("a report", "plot")
-    _check_output(output, force, inputs=(model, data))
+    check_output(output, force, inputs=(model, data))
     fitted = _open_model(model)
     with raise_as_mistakes():
         fitted.report(_open_data(data, column, block_size), output, shape=_parse_shape(shape))
@@ -270,13 +266,33 @@ def report(
 
 
 @app.command()
-def info(model: ModelFile) -> None:
+def info(model: opt.ModelFile, json: opt.AsJson = False) -> None:
     """Show what a model file holds."""
     from elldict.summary import describe_model  # noqa: PLC0415
 
     fitted = _open_model(model)
+    if json:
+        print_json({"file": str(model), **list_model(fitted)})
+        return
     lines = (("file", describe_file(model)), *describe_model(fitted))
     print_summary(f"[bold]{type(fitted).__name__}[/]", lines)
+
+
+@app.command()
+def export(model: opt.ModelFile, output: opt.AtomsOutput, force: opt.Force = False) -> None:
+    """Write the atoms of a model, one for each row, for other programs.
+
+    A text has the names of the features in its first line. A .npz or .mat file holds the rows that make codes
+    (unmixing), the mean, and what the fit says of each atom as well.
+    """
+    check_output(output, force, inputs=(model,))
+    fitted = _open_model(model)
+    from elldict.cli.export import write_atoms  # noqa: PLC0415
+
+    with raise_as_mistakes():
+        write_atoms(fitted, output)
+    shape = f"{fitted.n_components_} atoms[/] of {fitted.n_features_in_} features"
+    print_summary(f"[bold]Exported {shape}", [("atoms", describe_file(output))])
 
 
 def _require_page_packages(what: str, extra: str) -> None:
@@ -293,27 +309,6 @@ def _parse_shape(text: str | None) -> tuple[int, ...] | None:
         raise MistakeError(f"--shape {text!r}: expected numbers with commas between, such as 8,8 or 8,8,3.") from None
 
 
-def _check_output(path: Path, force: bool, inputs: Sequence[Path] = (), *, zarr: bool = False) -> None:
-    """Raise now what would otherwise be found out after the work is done; a zarr array is a folder."""
-    if path.is_dir() and not (zarr and path.suffix == ".zarr"):
-        raise MistakeError(f"output {path} is a directory, expected the name of a file.")
-    if not path.parent.is_dir():
-        raise MistakeError(f"output folder {path.parent} does not exist. Create it first.")
-    if path.exists():
-        if not path.is_file() and not path.is_dir():
-            raise MistakeError(f"output {path} is not a regular file. Choose another name.")
-        if any(given.exists() and path.samefile(given) for given in inputs):
-            raise MistakeError(f"output {path} is also an input. Choose another name.")
-        if not force:
-            raise MistakeError(f"output {path} exists. Overwrite it with --force.")
-    try:
-        probe = temporary_beside(path)  # the only sure test: permissions, quotas and read-only disks all have a say
-        probe.touch(exist_ok=False)
-        probe.unlink()
-    except OSError as error:
-        raise MistakeError(f"output {path} cannot be written: {error.strerror}.") from error
-
-
 def _open_data(path: Path, columns: Sequence[str] | None, block_size: int | None) -> Dataset:
     """Samples of a file, left on disk."""
     from elldict.data.open import open_samples  # noqa: PLC0415
@@ -327,51 +322,3 @@ def _open_model(path: Path) -> LpEstimator:
 
     with raise_as_mistakes():
         return load(path)
-
-
-class NonZeroKernel:
-    """Number of values that are not zero."""
-
-    def bind(self, backend: Backend) -> Callable[[Array], int]:  # noqa: ARG002
-        """Return the function that counts in one tile."""
-        return np.count_nonzero
-
-
-def _choose_algorithm(
-    model: LpEstimator, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
-) -> str:
-    """Put the options of the command line in place of the model's; an option that would do nothing is a mistake."""
-    own = getattr(model, "transform_algorithm", None)
-    if own is None and algorithm not in (None, Algorithm.linear):
-        raise MistakeError(f"--algorithm {algorithm.value}: {type(model).__name__} makes linear codes and no others.")
-    name = algorithm.value if algorithm else own or "linear"
-    if alpha is not None and name not in ("threshold", "hard_threshold"):
-        raise MistakeError(f"--alpha does nothing with --algorithm {name}. Use threshold or hard_threshold.")
-    if n_nonzero is not None and name != "omp":
-        raise MistakeError(f"--n-nonzero does nothing with --algorithm {name}. Use omp.")
-    if alpha is not None and not alpha >= 0:
-        raise MistakeError(f"--alpha {alpha:g}: expected a number >= 0.")
-    if own is not None:
-        model.transform_algorithm = name
-    if alpha is not None:
-        model.transform_alpha = alpha
-    if n_nonzero is not None:
-        model.transform_n_nonzero_coefs = n_nonzero
-    return name
-
-
-def _refuse_with_ica(center: bool | None, whiten: bool | None, whiten_all: bool | None) -> None:
-    """An option that would do nothing, or undo what --ica says, is a mistake."""
-    for name, value in (("center", center), ("whiten", whiten), ("whiten-all", whiten_all)):
-        if value is not None:
-            raise MistakeError(f"--ica always centres and whitens. Leave out --{'' if value else 'no-'}{name}.")
-
-
-def _parse_exponents(text: str) -> float | tuple[float, ...]:
-    try:
-        exponents = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise MistakeError(
-            f"--p {text!r}: expected a number above 0 but not 2, or several with commas between."
-        ) from None
-    return exponents[0] if len(exponents) == 1 else exponents

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from elldict.estimator import LpEstimator
     from elldict.report.demo import Demo
     from elldict.report.studies import ErrorAndBar, Recovery
     from elldict.result import Callback
@@ -24,6 +26,44 @@ def print_summary(title: str, lines: Iterable[tuple[str, object]]) -> None:
     console.print(title, highlight=False)
     for name, value in lines:
         print_line(console, name, value)
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    """One JSON object on a line; numbers have all their digits, and those that are not finite are null."""
+    import json  # noqa: PLC0415
+
+    print(json.dumps(_make_plain(facts), ensure_ascii=False, allow_nan=False))
+
+
+def _make_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _make_plain(item) for name, item in value.items()}
+    if hasattr(value, "tolist"):  # an array or a number of NumPy
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_make_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, (bool, int, str, type(None))) else repr(value)
+
+
+def list_fit(model: LpEstimator, shape: tuple[int, int], seconds: float) -> dict[str, Any]:
+    """What happened in a fit, for programs."""
+    return {"samples": shape[0], "features": shape[1], **list_results(model), "seconds": seconds}
+
+
+def list_model(model: LpEstimator) -> dict[str, Any]:
+    """What a model file holds, for programs."""
+    names = getattr(model, "feature_names_in_", None)
+    facts = {"class": type(model).__name__, "features": model.n_features_in_, "dtype": str(model.unmixing_.dtype)}
+    return {**facts, **list_results(model), "feature_names": names, "parameters": model.get_params()}
+
+
+def list_results(model: LpEstimator) -> dict[str, Any]:
+    """Results of a fit by the names of its attributes, without the underscore."""
+    names = ("n_iter", "n_passes", "converged", "status", "refined", "objective", "density", "scale", "noise_std")
+    errors = ("corruption_rate", "corruption_scale", "expected_error", "atom_error", "warnings")
+    return {"atoms": model.n_components_, **{name: getattr(model, f"{name}_") for name in (*names, *errors)}}
 
 
 def print_line(console: Console, name: str, value: object) -> None:

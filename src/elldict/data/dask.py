@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend
+from elldict.backend.base import NUMPY, Array, Backend, name_precision
 from elldict.data import dask_tasks as tasks
 from elldict.data.dask_tasks import Coding, Engine, Graph, Grid, Job, Plan, make_name
 from elldict.data.dataset import (
@@ -183,7 +183,7 @@ class ChunkDataset(DaskDataset):
     @property
     def dtype(self) -> str:
         """Precision of the tiles."""
-        return "float32" if self.source.dtype == np.float32 else "float64"
+        return name_precision(self.source.dtype)
 
     @cached_property
     def layout(self) -> Layout:

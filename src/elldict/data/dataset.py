@@ -6,7 +6,7 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, name_precision, to_numpy
 from elldict.backend.threads import map_in_order
 from elldict.data.weights import bind_by_row
 from elldict.exceptions import SmallerTilesWarning
@@ -220,8 +220,10 @@ def find_non_finite(Y: Array, xp: Any) -> NonFinite | None:
 def non_finite_error(samples: Locatable, non_finite: NonFinite) -> ValueError:
     """Make the error that says where a NaN or infinity stands."""
     found = "NaN" if math.isnan(non_finite.value) else "infinity"
+    names = getattr(samples, "feature_names", None)
+    column = "" if names is None else f", column {names[non_finite.feature]!r}"
     return ValueError(
-        f"X holds {found} in sample {non_finite.sample}, feature {non_finite.feature} "
+        f"X holds {found} in sample {non_finite.sample}, feature {non_finite.feature}{column} "
         f"({samples.locate(non_finite.sample)}). Drop or impute it first."
     )
 
@@ -301,6 +303,7 @@ class ArrayDataset:
 
     X: Array
     tile_rows: int = 0  # 0 for those of `rows_per_tile`
+    feature_names: Sequence[str] | None = None
     n_samples: int = field(init=False)
     n_features: int = field(init=False)
     dtype: str = field(init=False)  # of the tiles: integers, booleans and half precision are widened
@@ -308,7 +311,7 @@ class ArrayDataset:
 
     def __post_init__(self) -> None:
         self.n_samples, self.n_features = int(self.X.shape[0]), int(self.X.shape[1])
-        self.dtype = "float32" if str(self.X.dtype).endswith("float32") else "float64"
+        self.dtype = name_precision(self.X.dtype)
         self.backend = Backend.of(self.X)
         self.tile_rows = self.tile_rows or rows_per_tile(
             self.n_samples, self.n_features, self.dtype, on_gpu=self.backend.on_gpu

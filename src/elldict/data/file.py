@@ -6,7 +6,7 @@ import importlib
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend
+from elldict.backend.base import NUMPY, Array, Backend, name_precision
 from elldict.backend.threads import map_in_order
 from elldict.data.dataset import (
     ArrayWriter,
@@ -86,7 +86,7 @@ def find_dtype(dtype: np.dtype[Any], where: str) -> str:
     """Precision in which stored numbers are multiplied; refuses what is not a real number."""
     if dtype.kind not in "fiub":
         raise SamplesFileError(f"{where} holds {dtype}, expected real numbers: floats, integers or booleans.")
-    return "float32" if dtype == np.float32 else "float64"
+    return name_precision(dtype)
 
 
 def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
@@ -96,6 +96,22 @@ def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
     if 0 in shape:
         raise SamplesFileError(f"{where} holds {shape[0]} samples of {shape[1]} features: it is empty.")
     return int(shape[0]), int(shape[1])
+
+
+def choose_array(path: str, shapes: Mapping[str, tuple[Any, ...]], name: str | None) -> str:
+    """Name of the array to read: the one asked for, or the only one with rows and columns."""
+    if name is not None and name in shapes:
+        return name
+    known = ", ".join(f"{key!r} {shape}" for key, shape in list(shapes.items())[:10]) or "none at all"
+    if name is not None:
+        raise SamplesFileError(f"{path} has no array {name!r}; its arrays are {known}.")
+    found = [key for key, shape in shapes.items() if len(shape) == 2]
+    if len(found) != 1:
+        raise SamplesFileError(
+            f"{path} holds {len(found) or 'no'} arrays of rows and columns, expected one: its arrays are {known}. "
+            f"Name the one with the samples, as in {Path(path).name}:NAME."
+        )
+    return found[0]
 
 
 def prepare_out(reader: Reader, start: int, stop: int, out: NDArray[Any] | None) -> NDArray[Any]:
@@ -111,6 +127,12 @@ def split_runs(index: NDArray[np.int64], gap: int, longest: int) -> Iterator[NDA
         return
     apart = (np.diff(index) > gap) | (np.diff(index // max(1, longest)) > 0)
     yield from np.split(index, np.flatnonzero(apart) + 1)
+
+
+def list_names(names: Sequence[str], most: int = 10) -> str:
+    """Names, the first of them if there are many."""
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown}, ... ({len(names) - most} more)"
 
 
 def describe_error(error: Exception) -> str:

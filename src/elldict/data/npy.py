@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from elldict.data.file import (
     split_runs,
     sum_blocks,
 )
+from elldict.data.spool import Spool, SpoolStream
 from elldict.exceptions import SamplesFileError
 
 MAGIC = npy.MAGIC_PREFIX
@@ -37,9 +39,31 @@ VERSIONS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 """Versions of the format, and what reads their headers; that of 3.0 differs from 2.0 in names of fields alone."""
 
 
+BFLOAT16 = "bfloat16"
+"""Type of numbers that are the first half of float32, and that NumPy does not know."""
+
+
+def widen_bfloat16(halves: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Numbers whose first 16 bits these are, the others being zero."""
+    return np.asarray(halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a text in which samples stand: runs of samples in consecutive lines."""
+
+    samples: tuple[int, ...]  # first one of each run
+    lines: tuple[int, ...]  # and its line, counted from 1
+
+    def find(self, sample: int) -> int:
+        """Line of a sample."""
+        run = bisect_right(self.samples, sample) - 1
+        return self.lines[run] + sample - self.samples[run]
+
+
 @dataclass(frozen=True)
 class RawReader:
-    """Rows of an array that starts at a byte of a file; the file is opened for each read, and may be unpickled."""
+    """Rows of an array that starts at a byte of a file, or of a spool; opened for each read, and may be unpickled."""
 
     path: str
     offset: int
@@ -49,13 +73,18 @@ class RawReader:
     fortran: bool  # columns lie one after another, instead of rows
     stamp: Stamp
     blocks: int  # checksum of some blocks of the file
-
-    feature_names: None = None
+    feature_names: tuple[str, ...] | None = None
+    array: str = ""  # name of the array, if the file holds several
+    spool: Spool | None = None  # where the numbers are instead, if they had to be converted
+    lines: Lines | None = None  # of the samples, if they stand in a text
+    precision: str = ""  # if it is not that of the stored numbers
 
     @property
     def dtype(self) -> str:
         """Precision of the rows."""
-        return find_dtype(np.dtype(self.stored), self.path)
+        return self.precision or (
+            "float32" if self.stored == BFLOAT16 else find_dtype(np.dtype(self.stored), self.path)
+        )
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows from start to stop."""
@@ -78,13 +107,24 @@ class RawReader:
         return out
 
     def locate(self, sample: int) -> str:
-        """File and byte of a sample."""
+        """File and byte of a sample, or where it stood before it was converted."""
+        if self.lines is not None:
+            return f"{self.path}, line {self.lines.find(sample)}"
+        if self.spool is not None:
+            return f"{self.path}, array {self.array!r}, row {sample}"
         step = self._item_bytes if self.fortran else self._row_bytes
         return f"{self.path}, byte {self.offset + sample * step}"
 
     def fingerprint(self) -> str:
         """Digest of shape, dtype, size and date of the file and of some of its rows."""
-        facts = (self.stored, self.fortran, self.offset, self.stamp.size, self.stamp.modified)
+        facts = (
+            *filter(None, (self.array, self.feature_names)),
+            self.stored,
+            self.fortran,
+            self.offset,
+            self.stamp.size,
+            self.stamp.modified,
+        )
         digest = start_digest("raw", self.n_samples, self.n_features, *facts)
         for start, stop in choose_digest_ranges(self.n_samples, self._row_bytes):
             digest.update(self.read(start, stop).data)
@@ -96,38 +136,48 @@ class RawReader:
         check_content(self.path, self.blocks, DRAWN_BLOCKS)
 
     @property
+    def _stored_dtype(self) -> np.dtype[Any]:
+        return np.dtype("<u2" if self.stored == BFLOAT16 else self.stored)
+
+    @property
     def _item_bytes(self) -> int:
-        return np.dtype(self.stored).itemsize
+        return self._stored_dtype.itemsize
 
     @property
     def _row_bytes(self) -> int:
         return self.n_features * self._item_bytes
 
     @contextmanager
-    def _open(self) -> Iterator[IO[bytes]]:
+    def _open(self) -> Iterator[IO[bytes] | SpoolStream]:
+        if self.spool is not None:
+            yield SpoolStream(self.spool)
+            return
         with Path(self.path).open("rb", buffering=0) as stream:
             check_stamp(self.path, self.stamp, os.fstat(stream.fileno()))
             yield stream
 
-    def _fill(self, stream: IO[bytes], start: int, out: NDArray[Any]) -> None:
+    def _fill(self, stream: IO[bytes] | SpoolStream, start: int, out: NDArray[Any]) -> None:
         """Fill `out` with rows, in the byte order and precision of `out`."""
-        plain = out.dtype == np.dtype(self.stored) and out.flags.c_contiguous and not self.fortran
-        rows = out if plain else np.empty(out.shape, self.stored, order="F" if self.fortran else "C")
+        stored = self._stored_dtype
+        plain = out.dtype == stored and out.flags.c_contiguous and not self.fortran
+        rows = out if plain else np.empty(out.shape, stored, order="F" if self.fortran else "C")
         if self.fortran:
             for feature in range(self.n_features):
                 self._read_into(stream, (feature * self.n_samples + start) * self._item_bytes, rows[:, feature])
         else:
             self._read_into(stream, start * self._row_bytes, rows)
-        if not plain:
+        if self.stored == BFLOAT16:
+            out[...] = widen_bfloat16(rows)
+        elif not plain:
             out[...] = rows
 
-    def _read_into(self, stream: IO[bytes], where: int, values: NDArray[Any]) -> None:
+    def _read_into(self, stream: IO[bytes] | SpoolStream, where: int, values: NDArray[Any]) -> None:
         """Fill contiguous memory from a byte of the array."""
         memory = values.reshape(-1, order="A").view(np.uint8).data
         stream.seek(self.offset + where)
         done = 0
         while done < len(memory):
-            got = stream.readinto(memory[done:])  # type: ignore[attr-defined]
+            got = stream.readinto(memory[done:])  # type: ignore[union-attr]
             if not got:
                 end = self.offset + where + done
                 raise SamplesFileError(f"{self.path} ends at byte {end}, {len(memory) - done} bytes early.")
@@ -139,14 +189,9 @@ def open_npy(path: str | os.PathLike[str]) -> RawReader:
     path = str(Path(path).absolute())
     with Path(path).open("rb") as stream:
         status = os.fstat(stream.fileno())
-        shape, fortran, dtype = _read_header(stream, path)
+        shape, fortran, dtype = read_header(stream, path)
         offset = stream.tell()
-    if dtype.hasobject:
-        raise SamplesFileError(
-            f"{path} holds pickled Python objects, which are not loaded: they could run any code. Save numbers, "
-            "numpy.save(path, X.astype(float), allow_pickle=False)."
-        )
-    find_dtype(dtype, path)
+    check_dtype(dtype, path)
     n_samples, n_features = check_shape(shape, path)
     expected = offset + n_samples * n_features * dtype.itemsize
     if status.st_size != expected:
@@ -186,7 +231,17 @@ def open_memmap(array: np.memmap[Any, Any]) -> RawReader | None:
     return reader if same else None
 
 
-def _read_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def check_dtype(dtype: np.dtype[Any], where: str) -> None:
+    """Raise if an array holds anything but real numbers."""
+    if dtype.hasobject:
+        raise SamplesFileError(
+            f"{where} holds pickled Python objects, which are not loaded: they could run any code. Save numbers, "
+            "numpy.save(path, X.astype(float), allow_pickle=False)."
+        )
+    find_dtype(dtype, where)
+
+
+def read_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order and dtype, from a header that may be damaged."""
     try:
         version = npy.read_magic(stream)

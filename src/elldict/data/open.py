@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,23 @@ import numpy as np
 
 from elldict.atomic import refuse_special
 from elldict.backend.base import detach, is_foreign
-from elldict.data import npy, parquet, zarr
+from elldict.data import arrow, hdf5, joined, mat, npy, npz, parquet, safetensors, text, zarr
 from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.file import FileDataset, Reader, import_optional
 from elldict.exceptions import SamplesFileError
+
+FIRST_BYTES = 1024
+"""Bytes by which a file is known: the signature of HDF5 stands at byte 512 of MAT files."""
+
+KNOWN = ".npy, .npz, .csv, .tsv, .txt, .mat, HDF5, zarr, parquet, Arrow (Feather) or safetensors"
+
+ARRAYS: tuple[tuple[Callable[[Path, str | None], Reader], Callable[[bytes], bool]], ...] = (
+    (npz.open_npz, lambda first: first.startswith(npz.MAGIC)),
+    (hdf5.open_hdf5, lambda first: hdf5.SIGNATURE in (first[:8], first[512:520])),
+    (mat.open_mat, mat.is_mat),
+    (safetensors.open_safetensors, safetensors.is_safetensors),
+)
+"""What opens files that hold arrays by name, and how they begin."""
 
 
 def open_samples(
@@ -32,12 +45,14 @@ def open_samples(
 
     Parameters
     ----------
-    source : str, path-like, array or Dataset
-        A ``.npy`` file, a zarr array or group, a parquet file or a folder of them, by name; an open `numpy.memmap`,
-        zarr or dask array; or an array in memory.
+    source : str, path-like, list of them, array or Dataset
+        The name of a file: ``.npy``, ``.npz``, ``.csv``, ``.tsv``, ``.txt``, ``.mat``, HDF5, zarr, parquet, Arrow
+        (Feather) or safetensors; one array of several is named after a colon, as in ``file.npz:X`` or
+        ``file.h5:/group/x``. A folder of parquet, Arrow, safetensors or ``.npy`` files, or a list of names: their
+        samples follow one another. An open `numpy.memmap`, zarr or dask array; or an array in memory.
     column : str or sequence of str, default=None
-        Of a parquet file: the column that holds a sample as a list of numbers, or the columns that are the features.
-        Of a zarr group: the array.
+        Of a table (text, parquet, Arrow): the columns that are the features; or, of parquet and Arrow, the one that
+        holds a sample as a list of numbers. Of a file that holds several arrays: the name of one.
     client : dask.distributed.Client, default=None
         Cluster whose workers read and multiply the samples.
     block_size : int, default=None
@@ -80,8 +95,8 @@ def open_samples(
     if is_foreign(source) or isinstance(source, np.ndarray):
         return ArrayDataset(detach(source))
     raise TypeError(
-        f"Samples cannot be opened from a {type(source).__name__}, expected the name of a .npy, zarr or parquet file, "
-        "or an array."
+        f"Samples cannot be opened from a {type(source).__name__}, expected the name of a file ({KNOWN}), a list of "
+        "names, or an array."
     )
 
 
@@ -105,7 +120,9 @@ def is_dask(X: Any) -> bool:
 def find_reader(source: Any, column: str | Sequence[str] | None) -> Reader | None:
     """Reader of a file, or None for what is in memory."""
     if isinstance(source, (str, os.PathLike)):
-        return _open_file(Path(source), column)
+        return _open_path(Path(source), column)
+    if isinstance(source, (list, tuple)) and source and all(isinstance(part, (str, os.PathLike)) for part in source):
+        return joined.join_readers("", [_open_path(Path(part), column) for part in source])
     if zarr.is_zarr(source):
         return zarr.open_zarr(source, _check_one_name(column))
     if column is not None:
@@ -115,30 +132,62 @@ def find_reader(source: Any, column: str | Sequence[str] | None) -> Reader | Non
     return None
 
 
+def split_array_name(path: Path) -> tuple[Path, str | None]:
+    """File, and the array in it that is named after a colon: ``file.npz:X``, ``file.h5:/group/x``."""
+    name = str(path)
+    places = [at for at, character in enumerate(name) if character == ":" and at > 0]
+    if not places or path.exists():
+        return path, None
+    for at in reversed(places):
+        if Path(name[:at]).is_file() or Path(name[:at]).is_dir():
+            return Path(name[:at]), name[at + 1 :]
+    return path, None
+
+
+def _open_path(given: Path, column: str | Sequence[str] | None) -> Reader:
+    """Reader of what a user names: a file or folder, and perhaps an array in it."""
+    path, name = split_array_name(given)
+    if name is not None:
+        if column is not None:
+            raise ValueError(f"column={column!r} was given, and {given} names {name!r} already. Leave out one of them.")
+        if not name:
+            raise ValueError(f"{given} ends in a colon, expected the name of an array after it.")
+        column = name
+    if not path.is_dir():
+        return _open_file(path, column)
+    if any((path / name).is_file() for name in zarr.METADATA):
+        return zarr.open_zarr(path, _check_one_name(column))
+    shards = joined.list_files(str(path.absolute()))
+    if shards and not any(path.rglob("*.parquet")):
+        return joined.join_readers(str(path.absolute()), [_open_file(Path(shard), column) for shard in shards])
+    return parquet.open_parquet(path, column)
+
+
 def _open_file(path: Path, column: str | Sequence[str] | None) -> Reader:
-    """Reader by what the file is, not by what it is called."""
-    if path.is_dir():
-        if any((path / name).is_file() for name in zarr.METADATA):
-            return zarr.open_zarr(path, _check_one_name(column))
-        return parquet.open_parquet(path, column)
+    """Reader by what the file is, not by what it is called; only a text is known by its name."""
     refuse_special(path)  # a pipe would wait for somebody to write
     with path.open("rb") as stream:
-        magic = stream.read(len(npy.MAGIC))
-    if magic.startswith(parquet.MAGIC):
+        first = stream.read(FIRST_BYTES)
+    if first.startswith((parquet.MAGIC, arrow.MAGIC)):
         return parquet.open_parquet(path, column)
-    if magic != npy.MAGIC:
-        found = "is not a .npy file, a zarr array or a parquet file. Write one, for example with numpy.save."
-        if not magic:
-            found = "is empty: it is not a .npy file, a zarr array or a parquet file."
-        elif magic.startswith(b"PK"):
-            found = "is an archive (.npz?), expected one array. Write it with numpy.save."
-        raise SamplesFileError(f"{path} {found}")
-    if column is not None:
-        raise ValueError(f"column={column!r} was given, and {path} is a .npy file, which has no columns.")
-    return npy.open_npy(path)
+    for open_arrays, is_kind in ARRAYS:
+        if is_kind(first):
+            return open_arrays(path, _check_one_name(column))
+    if first.startswith(npy.MAGIC):
+        if column is not None:
+            raise ValueError(f"column={column!r} was given, and {path} is a .npy file, which has no columns.")
+        return npy.open_npy(path)
+    if first and path.suffix.lower() in text.DELIMITERS:
+        return text.open_text(path, column)
+    found = f"is not a file of samples: {KNOWN}. Write one, for example with numpy.save."
+    if not first:
+        found = f"is empty: it is not a file of samples, {KNOWN}."
+    elif first.startswith(arrow.FEATHER_1):
+        found = "is Feather of version 1. Write it again, as version 2."
+    raise SamplesFileError(f"{path} {found}")
 
 
 def _check_one_name(column: str | Sequence[str] | None) -> str | None:
     if column is None or isinstance(column, str):
         return column
-    raise ValueError(f"column={column!r}: expected the name of one array of a zarr group.")
+    raise ValueError(f"column={column!r}: expected the name of one array.")

@@ -1,4 +1,4 @@
-"""Rows of parquet files.
+"""Rows of parquet files, and of Arrow files, whose record batches are row groups here.
 
 A row group can only be decoded from its beginning. Where a read ends, its cursor is left for the one that goes on
 there, so that passes that go on at the same time decode each row once.
@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.atomic import refuse_special
+from elldict.data import arrow
+from elldict.data.arrow import ArrowFile
 from elldict.data.dataset import start_digest
 from elldict.data.file import (
     Cursor,
@@ -29,12 +31,16 @@ from elldict.data.file import (
     describe_error,
     find_dtype,
     import_optional,
+    list_names,
     prepare_out,
     sum_blocks,
 )
 from elldict.exceptions import SamplesChangedError, SamplesFileError
 
 MAGIC = b"PAR1"
+
+SUFFIXES = (".parquet", ".arrow", ".feather")
+"""Of the files of a folder that are read."""
 
 PART_BLOCKS = 8
 """Blocks of a file that are compared before and after a pass: few, since there may be thousands of files."""
@@ -236,7 +242,7 @@ def find_kind(schema: Any, name: str, path: str) -> Kind:
     """Type of a column; refuses what holds no numbers."""
     types = import_optional("pyarrow", "files").types
     if name not in schema.names:
-        raise SamplesFileError(f"{path} has no column {name!r}; its columns are {_list_names(schema.names)}.")
+        raise SamplesFileError(f"{path} has no column {name!r}; its columns are {list_names(schema.names)}.")
     found = schema.field(name).type
     found = getattr(found, "storage_type", found)  # tensors of fixed shape are stored as lists
     fixed = types.is_fixed_size_list(found)
@@ -263,15 +269,10 @@ def choose_columns(schema: Any, column: str | Sequence[str] | None, path: str) -
     if not names:
         raise SamplesFileError(f"{path}: no columns are left to read.")
     if len(set(names)) < len(names):
-        raise SamplesFileError(f"{path}: columns {_list_names(names)} are not all different.")
+        raise SamplesFileError(f"{path}: columns {list_names(names)} are not all different.")
     if len(names) > 1 and any(find_kind(schema, name, path).listed for name in names):
-        raise SamplesFileError(f"{path} has columns {_list_names(names)}: name the one with the samples by column=.")
+        raise SamplesFileError(f"{path} has columns {list_names(names)}: name the one with the samples by column=.")
     return names
-
-
-def _list_names(names: Sequence[str], most: int = 10) -> str:
-    shown = ", ".join(map(repr, names[:most]))
-    return shown if len(names) <= most else f"{shown}, ... ({len(names) - most} more)"
 
 
 def open_parquet(path: str | os.PathLike[str], column: str | Sequence[str] | None = None) -> ParquetReader:
@@ -296,11 +297,24 @@ def open_parquet(path: str | os.PathLike[str], column: str | Sequence[str] | Non
     return ParquetReader(path, parts, tuple(columns), listed, n_features, dtype)
 
 
+def list_group_rows(file: Any, path: str) -> Sequence[int]:
+    """Rows of each row group, or record batch."""
+    if isinstance(file, ArrowFile):
+        try:
+            return file.count_rows()
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise SamplesFileError(f"{path} cannot be opened as Arrow: {describe_error(error)}") from error
+    return [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
+
+
 def _open_part(path: str) -> tuple[Part, Any]:
     """A file, and the types of its columns."""
     with _open_file(path) as file:
-        _check_types(path, file)
-        groups = (file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))
+        if not isinstance(file, ArrowFile):
+            _check_types(path, file)
+        groups = list_group_rows(file, path)
         part = Part(path, Stamp.of(Path(path).stat()), sum_blocks(path, PART_BLOCKS), tuple(groups))
         return part, file.schema_arrow
 
@@ -314,8 +328,8 @@ def _check_types(path: str, file: Any) -> None:
         found = [row_group.column(number).physical_type for number in range(row_group.num_columns)]
         if found != expected:
             raise SamplesFileError(
-                f"{path}, row group {group} is damaged: it has columns of {_list_names(found)}, expected "
-                f"{_list_names(expected)}, as the schema says. Copy or write it again."
+                f"{path}, row group {group} is damaged: it has columns of {list_names(found)}, expected "
+                f"{list_names(expected)}, as the schema says. Copy or write it again."
             )
 
 
@@ -323,22 +337,31 @@ def _list_files(path: str) -> list[str]:
     """Files of a folder and the folders in it, by name; hidden ones, and those that begin with _, are not data."""
     if not Path(path).is_dir():
         return [path]
-    found = [file for file in Path(path).rglob("*.parquet") if not file.name.startswith((".", "_"))]
-    if not found:
-        raise SamplesFileError(f"{path} is a folder that holds neither a zarr array nor .parquet files.")
-    return sorted(map(str, found))
+    for suffix in SUFFIXES:
+        found = [file for file in Path(path).rglob(f"*{suffix}") if not file.name.startswith((".", "_"))]
+        if found:
+            return sorted(map(str, found))
+    raise SamplesFileError(
+        f"{path} is a folder that holds neither a zarr array nor files of samples (.parquet, .arrow, .feather, "
+        ".safetensors, .npy)."
+    )
 
 
 def _open_file(path: str) -> Any:
     parquet = import_optional("pyarrow.parquet", "files")
     refuse_special(Path(path))
+    with Path(path).open("rb") as stream:
+        is_arrow = stream.read(len(arrow.MAGIC)) == arrow.MAGIC
     try:
+        if is_arrow:
+            return ArrowFile(path)
         # 256 kB of a column are read in one piece
         return parquet.ParquetFile(path, buffer_size=2**18, page_checksum_verification=True)
     except (FileNotFoundError, MemoryError):
         raise
     except Exception as error:  # a damaged footer
-        raise SamplesFileError(f"{path} cannot be opened as parquet: {describe_error(error)}") from error
+        kind = "Arrow" if is_arrow else "parquet"
+        raise SamplesFileError(f"{path} cannot be opened as {kind}: {describe_error(error)}") from error
 
 
 def _read_next(batches: Iterator[Any], part: Part, row: int) -> Any:

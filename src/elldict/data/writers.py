@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,10 @@ from numpy.lib import format as npy
 
 from elldict.atomic import atomic_file, atomic_folder
 from elldict.backend.base import Array, Backend, is_foreign, to_numpy
+from elldict.data import tables
 from elldict.data.dataset import ArrayWriter
 from elldict.data.file import import_optional
+from elldict.data.tables import TableWriter, open_table
 from elldict.data.zarr import is_zarr
 
 MEMORY_MAPS = Path("/proc/self/maps")
@@ -55,11 +57,17 @@ class ZarrWriter(ArrayWriter):
 
 @contextmanager
 def open_writer(
-    path: str | os.PathLike[str], shape: tuple[int, int], dtype: str, tile_rows: int
-) -> Iterator[NpyWriter | ZarrWriter]:
-    """Writer that becomes the file at `path` (.npy, .zarr) when the block ends, and nothing at all if it fails."""
+    path: str | os.PathLike[str], shape: tuple[int, int], dtype: str, tile_rows: int, names: Sequence[str] | None = None
+) -> Iterator[NpyWriter | ZarrWriter | TableWriter]:
+    """Writer that becomes the file at `path` when the block ends, and nothing at all if it fails.
+
+    Of a table `names` are those of its columns.
+    """
     check_output_name(path)
-    if Path(path).suffix != ".zarr":
+    if Path(path).suffix in tables.SUFFIXES:
+        with open_table(path, [f"x{k}" for k in range(shape[1])] if names is None else names, dtype) as table:
+            yield table
+    elif Path(path).suffix != ".zarr":
         with atomic_file(Path(path)) as stream:
             header = {"shape": shape, "fortran_order": False, "descr": npy.dtype_to_descr(np.dtype(dtype))}
             npy.write_array_header_1_0(stream, header)
@@ -74,7 +82,9 @@ def open_writer(
 
 
 def reopen(path: str | os.PathLike[str]) -> Any:
-    """Open what a writer has written, as an array that is left on disk."""
+    """Open what a writer has written, as an array that is left on disk; of a table, its name."""
+    if Path(path).suffix in tables.SUFFIXES:
+        return Path(path)
     if Path(path).suffix != ".zarr":
         return np.load(path, mmap_mode="r", allow_pickle=False)
     return import_optional("zarr", "files").open_array(str(path), mode="r")
@@ -82,8 +92,9 @@ def reopen(path: str | os.PathLike[str]) -> Any:
 
 def check_output_name(path: str | os.PathLike[str]) -> None:
     """Raise if the name says that another format is wanted."""
-    if Path(path).suffix not in (".npy", ".zarr", ""):
-        raise ValueError(f"output {os.fspath(path)} should end in .npy or .zarr: nothing else is written.")
+    known = (".npy", ".zarr", *tables.SUFFIXES)
+    if Path(path).suffix not in (*known, ""):
+        raise ValueError(f"output {os.fspath(path)} should end in {', '.join(known[:-1])} or {known[-1]}.")
 
 
 def _is_array(folder: Path) -> bool:
@@ -132,7 +143,8 @@ def _identify_files(target: Path) -> Iterator[tuple[int, int]]:
 
 def _find_origins(samples: Any) -> set[str]:
     """Names of the files and folders that samples are read from, as far as they can be known."""
-    origins = {str(getattr(samples, "path", "") or "")} - {""}
+    parts = getattr(getattr(samples, "source", None), "readers", ())
+    origins = {str(getattr(part, "path", "") or "") for part in (samples, *parts)} - {""}
     maps = _list_memory_maps()
     base: Any = pickle.Pickler
     if importlib.util.find_spec("cloudpickle") is not None:  # comes with dask, whose graphs hold functions
