@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA, FastICA
 
 import elldict
-from elldict import LpDictionaryLearning, estimator
+from elldict import LpDictionaryLearning, LpICA, dictionary_learning
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.exceptions import NotWhiteWarning, RankWarning
@@ -308,7 +308,7 @@ def test_models_are_saved(few, tmp_path):
 @whole
 @pytest.mark.filterwarnings("default:Since version:FutureWarning")
 def test_the_change_of_meaning_is_announced_once_and_only_where_there_is_one(few, monkeypatch):
-    monkeypatch.setattr(estimator, "ANNOUNCED", [])
+    monkeypatch.setattr(dictionary_learning, "ANNOUNCED", [])
     for options in ({}, {"n_components": 10}, {"n_components": 4, "whiten": "all"}):
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
@@ -338,3 +338,15 @@ def test_whiten_is_checked(few):
     with pytest.raises(ValueError, match="'whiten' parameter"):
         fit(few[0], whiten="some")
     np.testing.assert_array_equal(fit(few[0], 4, whiten=np.True_).components_, fit(few[0], 4).components_)
+
+
+@whole
+def test_as_many_components_as_directions_are_not_doubted():
+    """Patches without their mean vary in one direction less than they have pixels, and whoever asks for that knows."""
+    X = np.random.default_rng(0).laplace(size=(4000, 6)) @ np.random.default_rng(1).standard_normal((6, 6))
+    X -= np.mean(X, axis=1, keepdims=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RankWarning)
+        LpICA(5, random_state=0).fit(X)
+    with pytest.warns(RankWarning, match="varies in 5 of 6"):
+        LpICA(random_state=0).fit(X)

@@ -219,8 +219,8 @@ COMPETING = (
 """Warning where atoms lie along the entries and another basis was found."""
 
 
-def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
-    """Reasons why an orthogonal dictionary cannot be learned from these samples as asked."""
+def doubt_samples(statistics: SampleStatistics, whitening: Whitening, n_asked: int | None = None) -> Iterator[Doubt]:
+    """Reasons why an orthogonal dictionary cannot be learned from these samples with as many atoms as asked."""
     r, n, k, whiten = statistics.n_samples, statistics.n_features, statistics.rank, whitening.whitened
     if whitening.n_discarded:
         pass  # samples vary in all directions that are left, which are fewer than samples
@@ -230,7 +230,7 @@ def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterato
             f"X has {r} samples of {n} features: a dictionary is not identifiable from so few. Give at least a few "
             f"times n_features = {n} samples.",
         )
-    elif k < n:
+    elif k < n and not (whiten and n_asked == k):
         remedy = "" if whiten else ", or whiten X to learn that many components"
         yield (
             RankWarning,
@@ -319,8 +319,9 @@ def doubt_estimate(
             yield NotIdentifiableWarning, _describe_dependent(np.flatnonzero(lost[order]), len(order))
     if not estimate.converged and not estimate.stopped:
         # atoms that samples do not tell from their mixtures never come to rest
-        remedy = "More iterations would not help." if np.any(gaussian) else "Raise max_iter or tol."
         status = estimate.status.removeprefix("converged: ")  # of a part of the fit: not said of the whole
+        in_vain = np.any(gaussian) or status.startswith("stopped after")
+        remedy = "More iterations would not help." if in_vain else "Raise max_iter or tol."
         yield ConvergenceWarning, f"The fit did not converge ({status}). {remedy}"
 
 

@@ -53,7 +53,7 @@ def fit_dictionary(
     """
     search = Search.begin(samples, options, log)
     statistics, whitening = search.statistics, search.whitening
-    doubts = list(doubt_samples(statistics, whitening))
+    doubts = list(doubt_samples(statistics, whitening, options.n_components))
     told = [*_doubt_n_components(search), *doubts]
     _warn(told, stacklevel)
     found = seek_competing_basis(search.run(rng, log), log)

@@ -164,10 +164,12 @@ class RobustEstimator:
         self, problem: Problem, loudness: Loudness | None, objective: Objective, A: Array, end: tuple[float, float]
     ) -> Estimate:
         """Take steps on samples of this loudness as long as they are of use."""
-        lp, rows = self.lp_phase, normalize_rows(Backend.of(A).asarray(self.rows, "float64"), loudness)
+        lp, backend = self.lp_phase, Backend.of(A)
         noise_fraction, min_rise = end
         problem = self._normalize(problem, loudness)
         copied = copy_white(problem.samples, problem.whitening)
+        there = backend if copied is None else NUMPY
+        rows = normalize_rows(there.asarray(self.rows, "float64"), loudness)
         phase = Phase(
             objective,
             PairwiseNewton(),
@@ -178,7 +180,11 @@ class RobustEstimator:
             noise_fraction=noise_fraction,
             make_stepper=lambda problem, phase: DependentStepper(problem, phase, rows=rows, min_rise=min_rise),
         )
-        return run_phase(replace(problem, white=copied), 0, phase, A)
+        if copied is None:
+            return run_phase(problem, 0, phase, A)
+        problem = replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
+        found = run_phase(problem, 0, phase, to_numpy(A))
+        return replace(found, A=backend.asarray(found.A, "float64"))
 
     def _normalize(self, problem: Problem, loudness: Loudness | None) -> Problem:
         """The problem with normalised samples."""
@@ -227,12 +233,14 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
 def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
     """The samples in whitened coordinates, normalised, in float32; None if that is too much to hold.
 
-    Dozens of steps are taken on them, which need neither the features of samples nor more digits than noise leaves.
+    Dozens of steps are taken on them, which need neither the features of samples nor more digits than noise leaves. By
+    NumPy, whatever library the samples are of: sums of float32 values would differ in the last digits of these.
     """
     r, n = samples.n_samples, samples.n_features
     k = n if whitening.to_white is None else int(whitening.to_white.shape[0])
-    if samples.backend != NUMPY or 4 * r * k > COPY_BYTES:
+    if samples.backend.on_gpu or 4 * r * k > COPY_BYTES:
         return None
+    whitening = whitening.move_to(NUMPY)
     white = np.empty((r, k), dtype=np.float32)
     rows = max(1, COPY_BYTES // 32 // n)
     for first in range(0, r, rows):

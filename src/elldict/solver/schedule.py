@@ -253,7 +253,10 @@ class Schedule:
                 found = self.estimate_robustly(pilot, problem, at_last=True) if tried else None
                 if found is not None:
                     return found
-                if not nowhere:
+                if nowhere:
+                    note = f"stopped after {LOOK_AFTER} iterations: steps of l_p do not become small"
+                    pilot = replace(pilot, status=note)
+                else:
                     pilot = run_phases(pilot.A, problem, [replace(phase, max_iter=phase.max_iter - LOOK_AFTER)])
                     problem = replace(problem, first_phase=problem.first_phase + 1)
         estimate = context.choose(pilot, problem)
