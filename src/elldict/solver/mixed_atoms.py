@@ -32,6 +32,10 @@ LEAST_CODE, MIN_FEWER = 1e-4, 0.05
 MIN_VARIATION = 1e-4
 """Share of their squares, in any direction, that codes keep where that of a true atom is zero; rounding makes 1e-8."""
 
+MAX_LINES, SAME_LINE, MIN_ON_LINE, MIN_SHARE_ON_LINES = 400, 1e-4, 3, 0.05
+"""Samples that are compared with each other, angle between those on one line, how many make a line, itself counted, and
+share of samples on such lines. By chance, in a plane, a sample has 0.03 others at such an angle."""
+
 ANGLES = np.concatenate([np.linspace(-math.pi / 4, math.pi / 4, 91)[1:], np.linspace(-0.1, 0.1, 101)])
 """Turning a pair by a right angle only renames it, so this is all there is; finer where a pair is nearly separate."""
 
@@ -124,16 +128,31 @@ def find_undetermined(Z: NDArray[np.float64]) -> NDArray[np.bool_]:
 
     The samples in which the code of a true atom is zero vary in all other directions: they determine the atom. The code
     of a mixture is zero only where all codes in it are, so that other codes of its span are zero there too, or depend
-    linearly on each other.
+    linearly on each other. So do codes that are always active together, which are no mixtures of others.
     """
     m = Z.shape[1]
     unit = Z / np.maximum(np.sqrt(np.sum(Z**2, axis=0)), np.finfo(float).tiny)
     is_zero = np.abs(Z) < LEAST_CODE * np.sqrt(np.mean(Z**2, axis=0))
-    least = np.ones(m)
+    found = np.zeros(m, dtype=bool)
     for atom in range(m if m > 1 else 0):
-        others = np.delete(unit[is_zero[:, atom]], atom, axis=1)
-        least[atom] = np.linalg.eigvalsh(others.T @ others)[0]
-    return least < MIN_VARIATION
+        others = np.delete(unit, atom, axis=1)
+        there = others[is_zero[:, atom]]
+        values, directions = np.linalg.eigh(there.T @ there)
+        vanishing = directions[:, values < MIN_VARIATION]
+        found[atom] = vanishing.shape[1] > 0 and have_common_lines(np.column_stack([unit[:, atom], others @ vanishing]))
+    return found
+
+
+def have_common_lines(rows: NDArray[np.float64]) -> bool:
+    """Whether many of the rows (b, d) lie on few lines: those of atoms that are active alone.
+
+    Codes that are always active together never are, and any basis of their span is as sparse.
+    """
+    lengths = np.sqrt(np.sum(rows**2, axis=1))
+    units = (rows / np.maximum(lengths, np.finfo(float).tiny)[:, None])[lengths > LEAST_CODE * np.max(lengths)]
+    units = units[:MAX_LINES]
+    sines = 1 - np.minimum((units @ units.T) ** 2, 1.0)
+    return bool(np.mean(np.sum(sines < SAME_LINE**2, axis=1) > MIN_ON_LINE) > MIN_SHARE_ON_LINES)
 
 
 def gains_zeros(Z: NDArray[np.float64]) -> bool:
