@@ -151,8 +151,7 @@ def _clean(found: Found, B: Matrix, law: CorruptionLaw, comparison: Comparison, 
         return replace(found, estimate=kept, history=history)
     if not (cleaned.converged and _explains(cleaned, comparison)):
         return None
-    assert isinstance(cleaned.objective, SparseCorruption)
-    reason = f"refined: {100 * cleaned.objective.corruption.rate:.2g} % of the entries were hit"
+    reason = "refined: samples are sparse in another basis than their entries"
     return replace(found, estimate=refinement.complete_cleaned(cleaned, reason), history=history)
 
 

@@ -190,10 +190,12 @@ def make_result(
         refined=estimate.refined,
         n_iter=estimate.n_iter,
     )
-    if estimate.corruption is None:
+    if estimate.competing is not None or estimate.uncleaned:
+        return replace(result, corruption_rate=math.nan, corruption_scale=math.nan)
+    if estimate.cleaning is None:
         return result
-    corruption = estimate.corruption
-    return replace(result, corruption_rate=corruption.rate, corruption_scale=math.sqrt(corruption.size) / unit)
+    cleaning = estimate.cleaning.reorder(order, unit)
+    return replace(result, cleaning=cleaning, corruption_rate=cleaning.rate, corruption_scale=math.sqrt(cleaning.size))
 
 
 Doubt = tuple[type[Warning], str]
@@ -215,6 +217,12 @@ COMPETING = (
     "refine='sparse-corruption' or normalize='samples'."
 )
 """Warning where atoms lie along the entries and another basis was found."""
+
+UNCLEANED = (
+    "Samples were to be cleaned from corruption, and were not: status_ says why. corruption_rate_ is NaN, and denoise "
+    "removes noise only. Give more samples, or n_components=None on samples that vary in all directions."
+)
+"""Warning where refine='sparse-corruption' was asked for and could not be."""
 
 
 def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
@@ -300,6 +308,8 @@ def doubt_estimate(
         )
     if estimate.competing is not None:
         yield NotIdentifiableWarning, COMPETING
+    elif estimate.uncleaned:
+        yield NotIdentifiableWarning, UNCLEANED
     if errors.saturated is not None:
         yield NotLinearWarning, _describe_saturated(errors.saturated)
     if errors.drifts:

@@ -58,6 +58,8 @@ def fit_dictionary(
             warnings.warn(message, category, stacklevel=stacklevel + 1)
     found = seek_competing_basis(search.run(rng, log), log)
     estimate, order = found.estimate, found.order
+    if options.refine == "sparse-corruption" and estimate.cleaning is None:
+        estimate = replace(estimate, uncleaned=not estimate.stopped)
     errors = estimate_errors(found, groups, log)
     if stacklevel is not None:
         for category, message in doubt_estimate(estimate, order, statistics, errors, doubted=bool(doubts)):

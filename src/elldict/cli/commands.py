@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -48,7 +49,7 @@ Refinement = StrEnum(
     },
 )
 Normalization = StrEnum("Normalization", ["auto", "samples", "none"])
-Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp"])
+Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp", "posterior"])
 
 DataFile = Annotated[
     Path, typer.Argument(metavar="DATA", help="Samples, one for each row: a .npy, zarr or parquet file, or a folder.")
@@ -215,7 +216,9 @@ def transform(
     data: DataFile,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="CODES", help="Where the codes go, .npy or .zarr.")],
     algorithm: Annotated[Algorithm | None, typer.Option(help="How codes are made.", show_default="the model's")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Threshold, in the units of the codes.")] = None,
+    alpha: Annotated[
+        str | None, typer.Option(help="Threshold, in the units of the codes; 'auto' is the best one for each atom.")
+    ] = None,
     n_nonzero: Annotated[int | None, typer.Option(min=1, help="Codes that omp keeps for each sample.")] = None,
     column: Column = None,
     block_size: BlockSize = None,
@@ -235,6 +238,29 @@ def transform(
         ("codes", describe_file(output)),
     ]
     print_summary(f"[bold]Coded {codes.shape[0]} samples[/] in {codes.shape[1]} atoms", lines)
+
+
+@app.command()
+def denoise(
+    model: ModelFile,
+    data: DataFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="CLEAN", help="Where the cleaned samples go, .npy or .zarr.")
+    ],
+    column: Column = None,
+    block_size: BlockSize = None,
+    force: Force = False,
+) -> None:
+    """Write samples without noise and corruption: their posterior mean under the law that was learned."""
+    _check_output(output, force, inputs=(model, data), zarr=True)
+    fitted = _open_model(model)
+    with raise_as_mistakes():
+        cleaned = fitted.denoise(_open_data(data, column, block_size), out=output)
+    lines = [("noise", f"{fitted.noise_std_:.3g}, standard deviation of a code")]
+    if fitted.corruption_rate_ > 0:
+        lines.append(("corruption", f"{100 * fitted.corruption_rate_:.2g} % of the entries were learned from"))
+    lines.append(("samples", describe_file(output)))
+    print_summary(f"[bold]Cleaned {cleaned.shape[0]} samples[/] of {cleaned.shape[1]} features", lines)
 
 
 @app.command()
@@ -299,9 +325,7 @@ class NonZeroKernel:
         return np.count_nonzero
 
 
-def _choose_algorithm(
-    model: LpEstimator, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
-) -> str:
+def _choose_algorithm(model: LpEstimator, algorithm: Algorithm | None, alpha: str | None, n_nonzero: int | None) -> str:
     """Put the options of the command line in place of the model's; an option that would do nothing is a mistake."""
     own = getattr(model, "transform_algorithm", None)
     if own is None and algorithm not in (None, Algorithm.linear):
@@ -311,15 +335,24 @@ def _choose_algorithm(
         raise MistakeError(f"--alpha does nothing with --algorithm {name}. Use threshold or hard_threshold.")
     if n_nonzero is not None and name != "omp":
         raise MistakeError(f"--n-nonzero does nothing with --algorithm {name}. Use omp.")
-    if alpha is not None and not alpha >= 0:
-        raise MistakeError(f"--alpha {alpha:g}: expected a number >= 0.")
+    threshold = None if alpha is None else _parse_threshold(alpha)
     if own is not None:
         model.transform_algorithm = name
     if alpha is not None:
-        model.transform_alpha = alpha
+        model.transform_alpha = threshold
     if n_nonzero is not None:
         model.transform_n_nonzero_coefs = n_nonzero
     return name
+
+
+def _parse_threshold(text: str) -> float | str:
+    try:
+        threshold = text if text == "auto" else float(text)
+    except ValueError:
+        threshold = math.nan
+    if not isinstance(threshold, str) and not 0 <= threshold < math.inf:
+        raise MistakeError(f"--alpha {text}: expected a number >= 0, or auto.")
+    return threshold
 
 
 def _refuse_with_ica(center: bool | None, whiten: bool | None, whiten_all: bool | None) -> None:

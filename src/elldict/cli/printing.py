@@ -75,7 +75,7 @@ def _describe_codes(model: LpEstimator) -> Iterator[tuple[str, str]]:
     """What the model says of codes, noise and its own error."""
     yield "density", f"{100 * float(model.density_.mean()):.3g} % of the codes are not zero"
     yield "noise", f"standard deviation {model.noise_std_:.3g}"
-    if model.corruption_rate_:
+    if model.corruption_rate_ > 0:  # not NaN
         yield "corruption", f"{100 * model.corruption_rate_:.2g} % of the entries, size {model.corruption_scale_:.3g}"
     yield "expected error", f"{100 * model.expected_error_:.3g} %"
 
