@@ -267,7 +267,7 @@ def test_corruption_that_could_not_be_cleaned_is_not_a_number(tmp_path):
     X[:, -1] = X[:, 0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.filterwarnings("error", "Samples were to be cleaned", NotIdentifiableWarning)
+        warnings.filterwarnings("error", "X looks corrupted", NotIdentifiableWarning)
         with pytest.raises(NotIdentifiableWarning, match="corruption_rate_ is NaN"):
             LpDictionaryLearning(refine="sparse-corruption", random_state=0).fit(X)
         warnings.simplefilter("ignore")

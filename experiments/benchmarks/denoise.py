@@ -41,7 +41,7 @@ def read_photograph() -> Matrix:
         from sklearn.datasets import load_sample_image  # noqa: PLC0415
 
         return np.asarray(load_sample_image("china.jpg").mean(axis=2)[:, :512])
-    return np.asarray(camera(), dtype=np.float64)  # type: ignore[no-untyped-call]
+    return np.asarray(camera(), dtype=np.float64)
 
 
 def cut_patches(picture: Matrix) -> Matrix:

@@ -190,7 +190,7 @@ def make_result(
         refined=estimate.refined,
         n_iter=estimate.n_iter,
     )
-    if estimate.competing is not None or estimate.uncleaned:
+    if estimate.competing is not None or (estimate.uncleaned and estimate.cleaning is None):
         return replace(result, corruption_rate=math.nan, corruption_scale=math.nan)
     if estimate.cleaning is None:
         return result
@@ -219,10 +219,11 @@ COMPETING = (
 """Warning where atoms lie along the entries and another basis was found."""
 
 UNCLEANED = (
-    "Samples were to be cleaned from corruption, and were not: status_ says why. corruption_rate_ is NaN, and denoise "
-    "removes noise only. Give more samples, or n_components=None on samples that vary in all directions."
+    "X looks corrupted in some of its entries, or is said to be, and could not be cleaned. corruption_rate_ is NaN, "
+    "and denoise removes noise only. Give more samples, which vary in all directions, and leave n_components=None; "
+    "refine='sparse-corruption' keeps atoms of samples that are cleaned in part."
 )
-"""Warning where refine='sparse-corruption' was asked for and could not be."""
+"""Warning where refine='sparse-corruption' was asked for and could not be, or looked right and did not come to rest."""
 
 
 def doubt_samples(statistics: SampleStatistics, whitening: Whitening) -> Iterator[Doubt]:
@@ -308,7 +309,7 @@ def doubt_estimate(
         )
     if estimate.competing is not None:
         yield NotIdentifiableWarning, COMPETING
-    elif estimate.uncleaned:
+    elif estimate.uncleaned and estimate.cleaning is None:
         yield NotIdentifiableWarning, UNCLEANED
     if errors.saturated is not None:
         yield NotLinearWarning, _describe_saturated(errors.saturated)

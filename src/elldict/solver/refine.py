@@ -82,7 +82,7 @@ class Refinement:
         law = self.drawn.fit_law(refined.A, pilot.stats.signs)
         mixed = self.drawn.find_mixed_pairs(refined.A, law)
         decision = AS_ASKED if wanted != "auto" else decide(pilot, refined, law, len(mixed))
-        before = self.drawn.fit_law(pilot.A)
+        before, uncleaned = self.drawn.fit_law(pilot.A), False
         if (
             wanted == "auto"
             and not decision.exact
@@ -92,14 +92,15 @@ class Refinement:
             other = self.clean(pilot.A)
             on_cleaned = decide_on_cleaned(pilot, other, before.noise)
             better = on_cleaned.accepted and (on_cleaned.error < decision.error or not decision.accepted)
-            if better and self._explains_better(other, pilot):
+            explains = (better or not other.converged) and self._explains_better(other, pilot)
+            if better and explains:
                 return self.complete_cleaned(other, on_cleaned.reason)
+            uncleaned = explains and not other.stopped
         if not decision.accepted:
-            return self._choose_other(
-                pilot, before, replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
-            )
+            kept = replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
+            return replace(self._choose_other(pilot, before, kept), uncleaned=uncleaned)
         plain = keep_plain_mixtures(mixed, self.drawn.codes_of_pairs(refined.A, mixed)) if mixed else ()
-        completed = replace(self.complete(refined, law, decision.reason), mixed=plain)
+        completed = replace(self.complete(refined, law, decision.reason), mixed=plain, uncleaned=uncleaned)
         return self.note_hits(completed) if wanted == "auto" else completed
 
     def note_hits(self, found: Estimate) -> Estimate:
