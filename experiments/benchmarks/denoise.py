@@ -4,8 +4,7 @@ python -m experiments.benchmarks.denoise              # writes docs/images/clean
 python -m experiments.benchmarks.denoise --no-picture
 
 Atoms are learned from patches of the noisy picture itself. The threshold of 2.7 standard deviations is customary for
-averaged patches, and is told the noise; `denoise` is not, and its law is the best one for single codes, each patch by
-itself. BM3D, which compares patches with each other, is 0.7 to 1.4 dB above all of these.
+averaged patches, and is told the noise; `denoise` is not.
 """
 
 from __future__ import annotations
