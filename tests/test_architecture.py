@@ -17,7 +17,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"backend", "theory", "exceptions", "atomic"},
     {"data", "record_file"},
     {"solver", "result"},
-    {"diagnostics", "validation", "transform", "checkpoint", "persistence", "progress", "summary"},
+    {"diagnostics", "validation", "denoising", "transform", "checkpoint", "persistence", "progress", "summary"},
     {"datasets", "metrics", "estimation", "competing_bases", "error_bars", "fit", "online", "split_fits"},
     {"dictionary_learning", "estimator", "ica", "models"},
     {"mne", "plot", "report", "stable_atoms"},

@@ -193,6 +193,10 @@ def test_fit_info_transform_agree_with_the_python_api(ask, files, samples):
             ["--algorithm", "hard_threshold", "--alpha", "1"],
             {"transform_algorithm": "hard_threshold", "transform_alpha": 1},
         ),
+        (
+            ["--algorithm", "hard_threshold", "--alpha", "auto"],
+            {"transform_algorithm": "hard_threshold", "transform_alpha": "auto"},
+        ),
     ],
 )
 def test_options_of_transform_are_parameters_of_the_model(ask, files, samples, options, parameters):
@@ -200,6 +204,17 @@ def test_options_of_transform_are_parameters_of_the_model(ask, files, samples, o
     expected = elldict.load("model.npz").set_params(**parameters).transform(samples)
     np.testing.assert_array_equal(np.load("codes.npy"), expected)
     assert np.mean(expected == 0) > 0.1, "the option would make no difference"
+
+
+def test_denoise_writes_what_the_model_makes(ask, files, samples):
+    cleaned = ask("denoise", "model.npz", "data.npy", "-o", "clean.npy")
+    assert (cleaned.code, cleaned.err) == (0, "")
+    model = elldict.load("model.npz")
+    np.testing.assert_array_equal(np.load("clean.npy"), model.denoise(samples))
+    assert ask("transform", "model.npz", "data.npy", "-o", "codes.npy", "--algorithm", "posterior").code == 0
+    expected = model.set_params(transform_algorithm="posterior").transform(samples)
+    np.testing.assert_array_equal(np.load("codes.npy"), expected)
+    assert "exists" in ask("denoise", "model.npz", "data.npy", "-o", "clean.npy").err
 
 
 def test_options_of_fit_are_parameters_of_the_model(ask, files):
@@ -432,6 +447,8 @@ CODE = "transform model.npz data.npy -o codes.npy"
         (f"{CODE} --algorithm threshold", "alpha"),
         (f"{CODE} --algorithm threshold --alpha -1", "--alpha"),
         (f"{CODE} --algorithm threshold --alpha nan", "--alpha"),
+        (f"{CODE} --algorithm threshold --alpha much", "a number >= 0, or auto"),
+        (f"{CODE} --algorithm posterior --alpha 1", "--alpha does nothing"),
         (f"{CODE} --alpha 1", "--alpha"),
         (f"{CODE} --n-nonzero 2", "--n-nonzero"),
         (f"{CODE} --algorithm omp --n-nonzero 0", "--n-nonzero"),

@@ -21,6 +21,7 @@ from elldict.solver.amp import CorruptionLaw, measure_evidence
 from elldict.solver.corruption import SparseCorruption, learn_from_limited, limit_entries
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.evaluate import score_sparsity
+from elldict.solver.hits import learn_hits
 from elldict.solver.law_tests import has_few_samples, score_laws
 from elldict.solver.loop import FitLog, Problem
 from elldict.solver.refine import Refinement
@@ -97,9 +98,13 @@ class Comparison:
     corruption: CorruptionLaw | None
     power: float  # mean square of an entry, limited
 
-    def is_better(self, B: Matrix, law: CorruptionLaw) -> bool:
-        """Whether codes at B and this corruption explain samples better than what was found, or codes of any law."""
-        if law.rate * law.size < MIN_HIT_POWER * self.power:
+    def is_better(self, B: Matrix, law: CorruptionLaw, counted: CorruptionLaw | None = None) -> bool:
+        """Whether codes at B and this corruption explain samples better than what was found, or codes of any law.
+
+        `counted` is the same law with hits that were counted; `law` has those of samples that were solved.
+        """
+        hits = counted or law
+        if hits.rate * hits.size < MIN_HIT_POWER * self.power:
             return False
         before = score_laws(self.rows, self.A)
         if self.corruption is not None:
@@ -151,14 +156,14 @@ def _clean(found: Found, B: Matrix, law: CorruptionLaw, comparison: Comparison, 
         return replace(found, estimate=kept, history=history)
     if not (cleaned.converged and _explains(cleaned, comparison)):
         return None
-    assert isinstance(cleaned.objective, SparseCorruption)
-    reason = f"refined: {100 * cleaned.objective.corruption.rate:.2g} % of the entries were hit"
+    reason = "refined: samples are sparse in another basis than their entries"
     return replace(found, estimate=refinement.complete_cleaned(cleaned, reason), history=history)
 
 
 def _explains(cleaned: Estimate, comparison: Comparison) -> bool:
     assert isinstance(cleaned.objective, SparseCorruption)
-    return comparison.is_better(to_numpy(cleaned.A), cleaned.objective.corruption)
+    A, law = to_numpy(cleaned.A), cleaned.objective.corruption
+    return comparison.is_better(A, law, learn_hits(comparison.rows, A, law))
 
 
 def _score_random_directions(search: Search, limited: Matrix) -> float:

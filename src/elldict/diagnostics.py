@@ -192,10 +192,12 @@ def make_result(
         refined=estimate.refined,
         n_iter=estimate.n_iter,
     )
-    if estimate.corruption is None:
+    if estimate.competing is not None or (estimate.uncleaned and estimate.cleaning is None):
+        return replace(result, corruption_rate=math.nan, corruption_scale=math.nan)
+    if estimate.cleaning is None:
         return result
-    corruption = estimate.corruption
-    return replace(result, corruption_rate=corruption.rate, corruption_scale=math.sqrt(corruption.size) / unit)
+    cleaning = estimate.cleaning.reorder(order, unit)
+    return replace(result, cleaning=cleaning, corruption_rate=cleaning.rate, corruption_scale=math.sqrt(cleaning.size))
 
 
 Doubt = tuple[type[Warning], str]
@@ -217,6 +219,13 @@ COMPETING = (
     "refine='sparse-corruption' or normalize='samples'."
 )
 """Warning where atoms lie along the entries and another basis was found."""
+
+UNCLEANED = (
+    "X looks corrupted in some of its entries, or is said to be, and could not be cleaned. corruption_rate_ is NaN, "
+    "and denoise removes noise only. Give more samples, which vary in all directions, and leave n_components=None; "
+    "refine='sparse-corruption' keeps atoms of samples that are cleaned in part."
+)
+"""Warning where refine='sparse-corruption' was asked for and could not be, or looked right and did not come to rest."""
 
 
 def doubt_samples(statistics: SampleStatistics, whitening: Whitening, n_asked: int | None = None) -> Iterator[Doubt]:
@@ -302,6 +311,8 @@ def doubt_estimate(
         )
     if estimate.competing is not None:
         yield NotIdentifiableWarning, COMPETING
+    elif estimate.uncleaned and estimate.cleaning is None:
+        yield NotIdentifiableWarning, UNCLEANED
     if errors.saturated is not None:
         yield NotLinearWarning, _describe_saturated(errors.saturated)
     if errors.drifts:

@@ -92,12 +92,14 @@ class LpDictionaryLearning(LpEstimator):
     half_life : float, default=None
         For `partial_fit`: number of samples after which a sample counts half. Samples of a dictionary that drifts are
         best forgotten; None forgets nothing.
-    transform_algorithm : {'linear', 'threshold', 'hard_threshold', 'omp'}, default='linear'
+    transform_algorithm : {'linear', 'threshold', 'hard_threshold', 'omp', 'posterior'}, default='linear'
         How `transform` makes codes: inner products; shrunk towards zero by `transform_alpha`; kept where they exceed
         `transform_alpha`; at most `transform_n_nonzero_coefs` for each sample, by orthogonal matching pursuit (which
-        keeps the largest inner products when atoms are orthonormal).
-    transform_alpha : float, default=None
-        Threshold, in the units of the codes. Required by the two threshold algorithms.
+        keeps the largest inner products when atoms are orthonormal); posterior means under the fitted law, without
+        noise and corruption, of which `denoise` makes samples.
+    transform_alpha : float or 'auto', default=None
+        Threshold, in the units of the codes. Required by the two threshold algorithms. 'auto': for each atom the one
+        with the smallest expected squared error under the fitted law; 0 if `noise_std_` is.
     transform_n_nonzero_coefs : int, default=None
         Codes that 'omp' keeps for each sample; None means a tenth of the features, at least one and at most all.
     device : str, default=None
@@ -154,9 +156,11 @@ class LpDictionaryLearning(LpEstimator):
     atom_error_ : array of shape (n_components_,)
         The same for each atom; their mean is `expected_error_`. NaN for atoms beyond the rank of the samples.
     corruption_rate_ : float
-        Share of the entries of samples that are corrupted, if `refined_` is 'sparse-corruption'; otherwise 0.
+        Share of the entries of samples that are corrupted; 0 if none were found to be. NaN if samples may be corrupted
+        and could not be cleaned, of which a warning tells.
     corruption_scale_ : float
-        Standard deviation of the corruption of an entry, in the units of X; 0 if there is none.
+        Root mean square of the corruption of an entry that has some, in the units of X; 0 if there is none, NaN as
+        `corruption_rate_`.
     refined_ : str or None
         Name of the refinement that was applied, None if the answer is that of l_p.
     converged_ : bool
@@ -205,8 +209,8 @@ class LpDictionaryLearning(LpEstimator):
         "tol": [Interval(Real, 0, np.inf, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "half_life": [Interval(Real, 0, np.inf, closed="neither"), None],
-        "transform_algorithm": [StrOptions({"linear", "threshold", "hard_threshold", "omp"})],
-        "transform_alpha": [Interval(Real, 0, np.inf, closed="left"), None],
+        "transform_algorithm": [StrOptions({"linear", "threshold", "hard_threshold", "omp", "posterior"})],
+        "transform_alpha": [Interval(Real, 0, np.inf, closed="left"), StrOptions({"auto"}), None],
         "transform_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
         "device": [str, None],
         "random_state": ["random_state", np.random.Generator],
@@ -229,7 +233,7 @@ class LpDictionaryLearning(LpEstimator):
         n_init: int = 1,
         half_life: float | None = None,
         transform_algorithm: str = "linear",
-        transform_alpha: float | None = None,
+        transform_alpha: float | str | None = None,
         transform_n_nonzero_coefs: int | None = None,
         device: str | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
@@ -277,7 +281,12 @@ class LpDictionaryLearning(LpEstimator):
         default = min(self.n_components_, max(1, self.n_features_in_ // 10))
         n_nonzero = int(self.transform_n_nonzero_coefs or default)  # True passes for one
         return coding.coder(
-            self.transform_algorithm, self.components_, self.unmixing_, alpha=self.transform_alpha, n_nonzero=n_nonzero
+            self.transform_algorithm,
+            self.components_,
+            self.unmixing_,
+            law=self._code_law,
+            alpha=self.transform_alpha,
+            n_nonzero=n_nonzero,
         )
 
     def _announce_reduction(self, stacklevel: int) -> None:

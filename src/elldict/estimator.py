@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict import transform as coding
 from elldict.atomic import write_atomically
-from elldict.backend.base import NUMPY, Array, Backend
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy
 from elldict.backend.threads import one_blas_thread
 from elldict.checkpoint import digest, open_checkpoint
 from elldict.data.dataset import Dataset
@@ -25,6 +26,7 @@ from elldict.data.file import import_optional
 from elldict.data.gpu_stream import place_on_device
 from elldict.data.halves import check_groups
 from elldict.data.weighted import WeightedDataset, check_weights, weigh
+from elldict.denoising import CodeLaw, PosteriorMean, Rebuilt
 from elldict.estimation import Options
 from elldict.fit import Fit, fit_dictionary
 from elldict.online import State, add_batch, count_seen
@@ -263,6 +265,41 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             return coding.decode_samples(codes, self.mixing_, self._mean, out, name_features(self))
         return coding.decode(check_codes(self, X, self.unmixing_), self.mixing_, self._mean)
 
+    def denoise(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
+        """Samples without noise and corruption: their posterior mean under the fitted law. X stays as it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or Dataset
+            Samples, as rows; whatever `fit` takes.
+        out : str or path-like, default=None
+            File for the cleaned samples, ``.npy`` or ``.zarr``, written block by block; complete or not there.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features_in_)
+            Samples, rebuilt from the posterior means of their codes. What lies in directions that belong to no atom is
+            taken for noise, but for `mean_`. Those written to a file are left on disk; of a dask array, a lazy dask
+            array.
+        """
+        check_is_fitted(self)
+        check_same_space(self, X, self.unmixing_, "denoise")
+        rule = Rebuilt(PosteriorMean(self._code_law(), self.unmixing_), self.mixing_, self._mean)
+        samples = check_samples(self, X, fitting=False)
+        if out is not None:
+            return coding.encode_into(out, samples, self.unmixing_, self._mean, rule)
+        return coding.encode(samples, self.unmixing_, self._mean, rule)
+
+    def _code_law(self) -> CodeLaw:
+        """What is known of the codes."""
+        if self.refined_ == "sparse-corruption" and self._cleaning is None and not math.isnan(self.corruption_rate_):
+            raise ValueError(
+                "This model comes from a file without the law of the corruption, which samples are cleaned by. Fit it "
+                "again, or use transform_algorithm='linear'."
+            )
+        density, scale = (np.asarray(to_numpy(law), dtype=np.float64) for law in (self.density_, self.scale_))
+        return CodeLaw(density, scale, self.noise_std_, self._mixture, self._cleaning)
+
     def score_samples(self, X: Any) -> Array:
         """Log-likelihood of each sample under the fitted distribution: atoms, densities, scales and noise.
 
@@ -379,7 +416,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.atom_error_ = backend.asarray(result.atom_error, dtype)
         self._rest = backend.asarray(result.rest, dtype)
         self._rest_std = result.rest_std
-        self._mixture = result.mixture
+        self._mixture, self._cleaning = result.mixture, result.cleaning
         for name in PLAIN_RESULTS:
             setattr(self, f"{name}_", getattr(result, name))
 

@@ -58,6 +58,8 @@ def fit_dictionary(
     _warn(told, stacklevel)
     found = seek_competing_basis(search.run(rng, log), log)
     estimate, order = found.estimate, found.order
+    if options.refine == "sparse-corruption" and estimate.cleaning is None:
+        estimate = replace(estimate, uncleaned=not estimate.stopped)
     errors = estimate_errors(found, groups, log)
     late = list(doubt_estimate(estimate, order, statistics, errors, doubted=bool(doubts)))
     _warn(late, stacklevel)

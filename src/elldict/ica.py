@@ -114,9 +114,9 @@ class LpICA(LpEstimator):
     noise_std_ : float
         Standard deviation of the noise of a source, shared by all; 0 if it is not above rounding.
     corruption_rate_ : float
-        Share of the entries of samples that are corrupted, if `refined_` says so; otherwise 0.
+        Always 0: whitening spreads the corruption of an entry over all sources.
     corruption_scale_ : float
-        Standard deviation of the corruption of an entry, in the units of X; 0 if there is none.
+        Always 0, as `corruption_rate_`.
     refined_ : str or None
         Name of the refinement that was applied, None if the answer is that of l_p.
     objective_ : float

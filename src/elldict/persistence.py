@@ -25,6 +25,7 @@ from elldict.backend.base import to_numpy
 from elldict.exceptions import FileContentError
 from elldict.record_file import read_array
 from elldict.result import Iteration
+from elldict.solver.amp import CorruptionLaw
 from elldict.solver.mixture import MixtureLaw, make_components
 from elldict.validation import check_exponents
 
@@ -130,11 +131,17 @@ SCALARS: dict[str, type] = {
     "corruption_scale_": float,
     "_rest_std": float,
 }
+MAY_BE_UNKNOWN = ("corruption_rate_", "corruption_scale_")
+"""Numbers that are NaN where samples could not be cleaned."""
+
 ROWS = ("atoms", "unmixing", "mean")
 """What makes samples of codes and codes of samples, as rows, and the mean: the same in every class."""
 
 VECTORS = ("density", "scale", "atom_error")
 REFINEMENTS = (None, "bernoulli-gaussian", "mixture", "sparse-corruption")
+
+CLEANING_NUMBERS = ("rate", "size", "noise", "least_noise", "centre")
+"""Numbers of the law by which samples are cleaned, in the order of the file."""
 
 MAX_INVERSE_ERROR = 0.01
 """Largest entry of unmixing @ atoms.T minus the identity that rounding explains, in float32 and whitened too."""
@@ -151,7 +158,7 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
     header: dict[str, Any] = {
         "class": type(model).__name__,
         "params": to_plain(model.get_params()),
-        "fitted": {name: getattr(model, name) for name in SCALARS},
+        "fitted": {name: _to_header(getattr(model, name)) for name in SCALARS},
         "refined_": model.refined_,
         "history_columns": HISTORY_COLUMNS,
         "warnings_": model.warnings_,
@@ -164,6 +171,8 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
     arrays["rest"] = to_numpy(model._rest)
     if model._mixture is not None:
         arrays |= {"mixture_weights": model._mixture.weights, "mixture_std": model._mixture.std}
+    if model._cleaning is not None:
+        arrays |= pack_cleaning(model._cleaning)
     arrays["history"] = tabulate_iterations(model.history_)
     return header, arrays
 
@@ -196,6 +205,7 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
     model._rest = rest
     model._mixture = _unpack_mixture(arrays) if "mixture_weights" in arrays else None
+    model._cleaning = _unpack_cleaning(arrays, m, n) if "cleaning_numbers" in arrays else None
     model.history_ = list_iterations(arrays["history"], header["history_columns"])
     model.warnings_ = _check_warnings(header.get("warnings_", []))  # not in the first files
     if "feature_names_in_" in header:
@@ -219,6 +229,32 @@ def _unpack_mixture(arrays: dict[str, NDArray[Any]]) -> MixtureLaw:
     return MixtureLaw(weights, std)
 
 
+def pack_cleaning(law: CorruptionLaw) -> dict[str, NDArray[Any]]:
+    """Arrays of the law by which samples are cleaned."""
+    numbers = np.array([getattr(law, name) for name in CLEANING_NUMBERS], dtype=np.float64)
+    return {"cleaning_density": law.density, "cleaning_power": law.power, "cleaning_numbers": numbers}
+
+
+def _unpack_cleaning(arrays: dict[str, NDArray[Any]], m: int, n: int) -> CorruptionLaw:
+    """The same law, if all of it is possible: message passing divides by its variances."""
+    names = ("cleaning_density", "cleaning_power", "cleaning_numbers")
+    parts = [arrays[name] for name in names]
+    for name, array, length in zip(names, parts, (m, m, len(CLEANING_NUMBERS)), strict=True):
+        if array.shape != (length,) or array.dtype != np.float64 or not np.all(np.isfinite(array)):
+            raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected {(length,)} of finite float64")
+    density, power, numbers = parts
+    law = CorruptionLaw(density, power, **dict(zip(CLEANING_NUMBERS, numbers.tolist(), strict=True)))
+    shares, sizes = np.append(density, law.rate), np.append(power, (law.size, law.noise, law.least_noise))
+    if m != n or not (np.all(shares > 0) and np.all(shares < 1)):
+        raise ValueError("samples are cleaned with other atoms than features, or a share is not between 0 and 1")
+    if not np.all(sizes > 0) or np.max(sizes) / MAX_RATIO > np.min(sizes) or not 0 <= law.centre**2 <= law.size:
+        raise ValueError("a variance by which samples are cleaned is not positive, or not of the size of the others")
+    atoms = arrays["atoms"].astype(np.float64)
+    if not float(np.max(np.abs(atoms @ atoms.T - np.eye(m)))) < MAX_INVERSE_ERROR:
+        raise ValueError("samples are cleaned with atoms that are not orthonormal")
+    return law
+
+
 def _check_values(arrays: dict[str, NDArray[Any]]) -> None:
     """Raise on numbers that no fit gives: codes computed with them would be wrong without a word."""
     density, scale = arrays["density"], arrays["scale"]
@@ -232,8 +268,8 @@ def _check_values(arrays: dict[str, NDArray[Any]]) -> None:
 
 def _check_sizes(model: Any, arrays: dict[str, NDArray[Any]]) -> None:
     """Raise on numbers so far apart that sums or squares of codes overflow: no fit to finite samples gives them."""
-    numbers = (model.noise_std_, model._rest_std, model.corruption_scale_)
-    if min(numbers) < 0 or not 0 <= model.corruption_rate_ <= 1:
+    numbers = (model.noise_std_, model._rest_std, np.nan_to_num(model.corruption_scale_))
+    if min(numbers) < 0 or not 0 <= np.nan_to_num(model.corruption_rate_) <= 1:
         raise ValueError("a standard deviation is negative, or corruption_rate_ is no share")
     sizes = np.array([*numbers, *arrays["scale"], *arrays.get("mixture_std", ())])
     if len(arrays["rest"]) == 0:
@@ -248,7 +284,14 @@ def _check_sizes(model: Any, arrays: dict[str, NDArray[Any]]) -> None:
         raise ValueError("the codes of mean are beyond the largest number")
 
 
+def _to_header(value: Any) -> Any:
+    """None for a number that is not known, which JSON has no word for."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def _check_scalar(name: str, value: Any, expected: type) -> Any:
+    if value is None and name in MAY_BE_UNKNOWN:
+        return math.nan
     if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{name} is {value!r}, expected a {expected.__name__}")
     if isinstance(value, str) and not value.isprintable():

@@ -93,7 +93,9 @@ class Estimate:
     law: SpikeSlab | None = None  # of the codes at A
     mixture: MixtureLaw | None = None  # of the same codes, if they follow no spike-and-slab law
     refined: str | None = None
-    corruption: CorruptionLaw | None = None
+    corruption: CorruptionLaw | None = None  # by which atoms were found: hits count as Gaussian
+    cleaning: CorruptionLaw | None = None  # by which samples are cleaned, and hits are counted
+    uncleaned: bool = False  # samples were to be cleaned, and were not
     cleaning_factor: float = 1.0  # by which errors are larger than if cleaned samples had been given
     mixed: tuple[MixedPair, ...] = ()  # atoms that still seem to be mixed with each other
     competing: NDArray[np.float64] | None = None  # errors (m,) if another basis that was found is true
@@ -115,6 +117,7 @@ class FitResult:
     rest: NDArray[np.float64]  # (k - m, n) rows for the directions in which samples vary and that belong to no atom
     rest_std: float
     mixture: MixtureLaw | None = None  # laws of the codes in place of density, scale and noise; not of unused atoms
+    cleaning: CorruptionLaw | None = None  # laws of codes and corruption of samples that are cleaned, in units of X
     corruption_rate: float = 0.0
     corruption_scale: float = 0.0
     objective: float = 0.0

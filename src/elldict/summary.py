@@ -70,7 +70,9 @@ def _describe_codes(model: Any) -> Facts:
     """What the model says of codes, noise and its own error."""
     yield "density", f"{100 * mean_density(model):.3g} % of the codes are not zero"
     yield "noise", f"standard deviation {model.noise_std_:.3g}"
-    if model.corruption_rate_:
+    if math.isnan(model.corruption_rate_):
+        yield "corruption", "seen, and not removed"
+    elif model.corruption_rate_:
         yield "corruption", f"{100 * model.corruption_rate_:.2g} % of the entries, size {model.corruption_scale_:.3g}"
     yield "refinement", model.refined_ or "none"
     yield "expected error", format_error_and_angle(model.expected_error_)

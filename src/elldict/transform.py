@@ -17,6 +17,7 @@ from sklearn.linear_model import orthogonal_mp_gram
 from elldict.backend.base import Array, Backend, real_dtype, to_numpy, total
 from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error, rows_per_tile
 from elldict.data.writers import open_writer, refuse_input, reopen
+from elldict.denoising import CodeLaw, PosteriorMean, Rebuilt, find_thresholds
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 
@@ -32,15 +33,20 @@ def keep(Z: Array, xp: Any) -> Array:  # noqa: ARG001
     return Z
 
 
-def soften(Z: Array, xp: Any, alpha: float) -> Array:
-    """Codes shrunk towards zero by alpha."""
-    excess = xp.abs(Z) - alpha
+def soften(Z: Array, xp: Any, alpha: float | NDArray[Any]) -> Array:
+    """Codes shrunk towards zero by alpha, one number or one for each atom."""
+    excess = xp.abs(Z) - _as_codes(alpha, Z)
     return xp.sign(Z) * xp.where(excess > 0, excess, xp.zeros_like(excess))
 
 
-def keep_above(Z: Array, xp: Any, alpha: float) -> Array:
+def _as_codes(alpha: float | NDArray[Any], Z: Array) -> Any:
+    """Thresholds of the kind of the codes."""
+    return alpha if isinstance(alpha, (int, float)) else Backend.of(Z).asarray(alpha, real_dtype(Z))
+
+
+def keep_above(Z: Array, xp: Any, alpha: float | NDArray[Any]) -> Array:
     """Codes above alpha in absolute value; the others become zero."""
-    return xp.where(xp.abs(Z) > alpha, Z, xp.zeros_like(Z))
+    return xp.where(xp.abs(Z) > _as_codes(alpha, Z), Z, xp.zeros_like(Z))
 
 
 def keep_largest(Z: Array, xp: Any, k: int) -> Array:
@@ -172,8 +178,8 @@ class TotalKernel:
 
 
 def encode(samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Array:
-    """Codes (r, m) of all samples."""
-    return samples.map_rows(CodeKernel(rows, mean, rule, samples.dtype, samples.dtype), int(rows.shape[0]))
+    """Codes (r, m) of all samples, or what else a rule makes of them."""
+    return samples.map_rows(_make_kernel(samples, rows, mean, rule), _count_columns(rows, rule))
 
 
 def encode_into(
@@ -184,14 +190,25 @@ def encode_into(
     rule: Rule,
     names: Sequence[str] | None = None,
 ) -> Any:
-    """Codes of all samples, written to a file tile by tile; returns them as an array that is left on disk."""
+    """The same, written to a file tile by tile; returns it as an array that is left on disk."""
     refuse_input(path, samples)
-    kernel = CodeKernel(rows, mean, rule, samples.dtype, samples.dtype)
-    shape = (samples.n_samples, int(rows.shape[0]))
+    kernel = _make_kernel(samples, rows, mean, rule)
+    shape = (samples.n_samples, _count_columns(rows, rule))
     tile_rows = rows_per_tile(samples.n_samples, samples.n_features, samples.dtype)
     with open_writer(path, shape, samples.dtype, tile_rows, names) as writer:
         samples.write_rows(kernel, writer)
     return reopen(path)
+
+
+def _make_kernel(samples: Dataset, rows: Array, mean: Array, rule: Rule) -> CodeKernel:
+    """Posterior means are made in float64, where squares over a tiny noise do not overflow."""
+    precise = isinstance(rule, (PosteriorMean, Rebuilt))
+    return CodeKernel(rows, mean, rule, "float64" if precise else samples.dtype, samples.dtype)
+
+
+def _count_columns(rows: Array, rule: Rule) -> int:
+    """Columns of what a rule makes: features of samples that are rebuilt, otherwise atoms."""
+    return int(rows.shape[1 if isinstance(rule, Rebuilt) else 0])
 
 
 def log_likelihoods(samples: Dataset, rows: Array, mean: Array, rule: Likelihood) -> Array:
@@ -227,17 +244,32 @@ def shift(Z: Array, xp: Any, mean: NDArray[Any]) -> Array:  # noqa: ARG001
     return Z + Backend.of(Z).asarray(mean, real_dtype(Z))
 
 
-def coder(algorithm: str, atoms: Array, unmixing: Array, *, alpha: float | None, n_nonzero: int) -> tuple[Array, Rule]:
-    """Rows for the linear codes, and the rule that makes of them what `algorithm` asks for."""
+def coder(
+    algorithm: str,
+    atoms: Array,
+    unmixing: Array,
+    *,
+    law: Callable[[], CodeLaw],
+    alpha: float | str | None,
+    n_nonzero: int,
+) -> tuple[Array, Rule]:
+    """Rows for the linear codes, and the rule that makes of them what `algorithm` asks for.
+
+    `law` returns that of the codes, and is called where it is needed.
+    """
     if algorithm == "linear":
         return unmixing, keep
+    if algorithm == "posterior":
+        return unmixing, PosteriorMean(law(), unmixing)
     if algorithm == "omp":
         return _pursuit(to_numpy(atoms), unmixing, n_nonzero)
     if alpha is None:
         raise ValueError(
-            f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes."
+            f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes, "
+            "or 'auto', the best one for each atom."
         )
-    return unmixing, partial(soften if algorithm == "threshold" else keep_above, alpha=alpha)
+    threshold = find_thresholds(law(), soft=algorithm == "threshold") if isinstance(alpha, str) else alpha
+    return unmixing, partial(soften if algorithm == "threshold" else keep_above, alpha=threshold)
 
 
 def _pursuit(atoms: NDArray[Any], unmixing: Array, k: int) -> tuple[Array, Rule]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,9 +63,7 @@ def refuse_with_ica(center: bool | None, whiten: bool | None, whiten_all: bool |
             raise MistakeError(f"--ica always centres and whitens. Leave out --{'' if value else 'no-'}{name}.")
 
 
-def choose_algorithm(
-    model: LpEstimator, algorithm: Algorithm | None, alpha: float | None, n_nonzero: int | None
-) -> str:
+def choose_algorithm(model: LpEstimator, algorithm: Algorithm | None, alpha: str | None, n_nonzero: int | None) -> str:
     """Put the options of the command line in place of the model's; an option that would do nothing is a mistake."""
     own = getattr(model, "transform_algorithm", None)
     if own is None and algorithm not in (None, Algorithm.linear):
@@ -74,15 +73,25 @@ def choose_algorithm(
         raise MistakeError(f"--alpha does nothing with --algorithm {name}. Use threshold or hard_threshold.")
     if n_nonzero is not None and name != "omp":
         raise MistakeError(f"--n-nonzero does nothing with --algorithm {name}. Use omp.")
-    if alpha is not None and not alpha >= 0:
-        raise MistakeError(f"--alpha {alpha:g}: expected a number >= 0.")
+    threshold = None if alpha is None else parse_threshold(alpha)
     if own is not None:
         model.transform_algorithm = name
     if alpha is not None:
-        model.transform_alpha = alpha
+        model.transform_alpha = threshold
     if n_nonzero is not None:
         model.transform_n_nonzero_coefs = n_nonzero
     return name
+
+
+def parse_threshold(text: str) -> float | str:
+    """A number that is not negative, or 'auto'."""
+    try:
+        threshold = text if text == "auto" else float(text)
+    except ValueError:
+        threshold = math.nan
+    if not isinstance(threshold, str) and not 0 <= threshold < math.inf:
+        raise MistakeError(f"--alpha {text}: expected a number >= 0, or auto.")
+    return threshold
 
 
 def parse_exponents(text: str) -> float | tuple[float, ...]:

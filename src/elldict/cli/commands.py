@@ -222,6 +222,33 @@ def inverse(
 
 
 @app.command()
+def denoise(
+    model: opt.ModelFile,
+    data: opt.DataFile,
+    output: opt.RowsOutput,
+    column: opt.Column = None,
+    block_size: opt.BlockSize = None,
+    force: opt.Force = False,
+    json: opt.AsJson = False,
+) -> None:
+    """Write samples without noise and corruption: their posterior mean under the law that was learned."""
+    check_output(output, force, inputs=(model, data), zarr=True)
+    fitted = _open_model(model)
+    with raise_as_mistakes():
+        cleaned = fitted.denoise(_open_data(data, column, block_size), out=output)
+    n_samples, n_features = cleaned.shape
+    if json:
+        facts = {"samples": n_samples, "features": n_features, "noise_std": fitted.noise_std_}
+        print_json({**facts, "corruption_rate": fitted.corruption_rate_, "file": str(output)})
+        return
+    lines = [("noise", f"{fitted.noise_std_:.3g}, standard deviation of a code")]
+    if fitted.corruption_rate_ > 0:
+        lines.append(("corruption", f"{100 * fitted.corruption_rate_:.2g} % of the entries were learned from"))
+    lines.append(("samples", describe_file(output)))
+    print_summary(f"[bold]Cleaned {n_samples} samples[/] of {n_features} features", lines)
+
+
+@app.command()
 def score(
     model: opt.ModelFile,
     data: opt.DataFile,

@@ -20,7 +20,7 @@ Refinement = StrEnum(
     },
 )
 Normalization = StrEnum("Normalization", ["auto", "samples", "none"])
-Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp"])
+Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "omp", "posterior"])
 
 DataFile = Annotated[
     Path,
@@ -128,5 +128,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoin
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")]
 
 AlgorithmName = Annotated[Algorithm | None, typer.Option(help="How codes are made.", show_default="the model's")]
-Alpha = Annotated[float | None, typer.Option(help="Threshold, in the units of the codes.")]
+Alpha = Annotated[
+    str | None, typer.Option(help="Threshold, in the units of the codes; 'auto' is the best one for each atom.")
+]
 NonZero = Annotated[int | None, typer.Option(min=1, help="Codes that omp keeps for each sample.")]

@@ -29,6 +29,17 @@ MAX_UNKNOWN_SHARE = 0.8
 unknowns as equations fit anything. Laws are learned from the others."""
 
 
+NOISE_LEVELS, ROUNDS_A_LEVEL = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4), 5
+"""Standard deviations of the noise, in units of the root mean square of hits, from which it comes down to its own where
+that is smaller, and rounds at each."""
+
+DAMPING = 0.8
+"""Share of a new message in what is sent, where each sample has its own variances: their rounds may go in circles."""
+
+MAX_SHARE, MAX_SHARE_OF_EACH = 0.98, 0.9
+"""Share of the variance of a message, at most, that is left when its values are guessed: what is sent back is as much
+larger as the rest is smaller. One sample alone would be blown up from message to message with the first."""
+
 REST_SD, MIN_AT_REST = 6.0, 0.5
 """Standard deviations of the noise within which codes are at rest, and the share of those that are not active that has
 to be, for the noise to be what it is said to be."""
@@ -41,9 +52,10 @@ class CorruptionLaw:
     density: Vector  # (m,)
     power: Vector  # (m,) variance of an active code
     rate: float  # share of entries that were hit
-    size: float  # variance of a hit
+    size: float  # mean square of a hit
     noise: float  # variance of the Gaussian noise on every entry
     least_noise: float
+    centre: float = 0.0  # hits are Gaussian about plus or minus this value, with the variance size - centre^2
 
     @classmethod
     def guess(cls, n_atoms: int, least_noise: float) -> CorruptionLaw:
@@ -53,6 +65,12 @@ class CorruptionLaw:
     def law_of_codes(self, noise: float) -> SpikeSlab:
         """Law of the codes seen through noise of this variance."""
         return SpikeSlab(self.density, self.power, noise, self.least_noise)
+
+    def reorder(self, order: NDArray[np.intp], unit: float) -> CorruptionLaw:
+        """The law of atoms in this order, of samples that are smaller by the factor `unit`."""
+        density, power, square = self.density[order], self.power[order] / unit**2, unit**2
+        numbers = {"size": self.size / square, "noise": self.noise / square, "least_noise": self.least_noise / square}
+        return replace(self, density=density, power=power, centre=self.centre / unit, **numbers)
 
 
 @dataclass(frozen=True)
@@ -156,17 +174,17 @@ def measure_evidence(Y: Matrix, A: Matrix, model: CorruptionLaw) -> float:
 def first_residual(Y: Matrix, A: Matrix, codes: SpikeSlab) -> Matrix:
     """Samples Y (b, n) without their codes, whose law is known: the first message, all else being noise to it."""
     half = _Half.of(Y @ A.T, codes.noise, codes.density, codes.power, np.zeros(1))
-    return Y - half.denoise(half.seen) @ A
+    return np.asarray(Y - half.message @ A)
 
 
 def _pass_messages(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int, *, learn: bool) -> AmpSchedule:
     first, hits = _guess_hits(Y, model)
-    clean, blur, rounds = Y - hits.denoise(Y), max(hits.sent, model.least_noise), [first]
+    clean, blur, rounds = Y - hits.message, max(hits.sent, model.least_noise), [first]
     for _ in range(n_rounds):
         codes = _Half.of(clean @ A.T, blur, model.density, model.power, np.zeros(1))
-        rest = Y - codes.denoise(codes.seen) @ A
+        rest = Y - codes.message @ A
         hits = _see_hits(rest, codes.sent, model)
-        clean = Y - hits.denoise(rest)
+        clean = Y - hits.message
         rounds.append(AmpRound(codes.denoiser, hits.denoiser))
         before, blur = blur, max(hits.sent, model.least_noise)
         if learn:
@@ -174,6 +192,57 @@ def _pass_messages(Y: Matrix, A: Matrix, model: CorruptionLaw, n_rounds: int, *,
         elif abs(math.log(blur / before)) < CONVERGED_CHANGE:
             break
     return AmpSchedule(model, tuple(rounds), blur, codes, hits)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Where message passing stands that goes by the variances of each sample: corruption as sent, and its variance."""
+
+    sent: Array  # (b, n)
+    blur: Array  # (b, 1)
+    codes: _Half | None = None
+    hits: _Half | None = None
+
+    @classmethod
+    def begin(cls, Y: Array, model: CorruptionLaw) -> Exchange:
+        """Before the first round: hits that stand out among the entries of Y (b, n) themselves."""
+        backend = Backend.of(Y)
+        power = np.full((int(Y.shape[0]), 1), float(np.mean(model.density * model.power)))
+        hits = _see_hits(Y, backend.asarray(power, "float64"), model)
+        return cls(hits.message, hits.sent)
+
+    def go_on(self, Y: Array, A: Array, model: CorruptionLaw, n_rounds: int) -> Exchange:
+        """The same some rounds later. Unlike one variance for all, this suits samples that are solved early and late.
+
+        It cannot be replayed: what is done with a sample depends on its own variances.
+        """
+        backend = Backend.of(Y)
+        xp, sent, blur = backend.xp, self.sent, self.blur
+        density, power = backend.asarray(model.density, "float64"), backend.asarray(model.power, "float64")
+        nothing, least = backend.asarray(np.zeros(1), "float64"), xp.full_like(blur, model.least_noise)
+        codes, hits = self.codes, self.hits
+        for _ in range(n_rounds):
+            codes = _Half.of((Y - sent) @ A.T, blur, density, power, nothing)
+            hits = _see_hits(Y - codes.message @ A, codes.sent, model)
+            sent = DAMPING * hits.message + (1 - DAMPING) * sent
+            blur = xp.maximum(hits.sent, least) ** DAMPING * blur ** (1 - DAMPING)
+        return Exchange(sent, blur, codes, hits)
+
+
+def guess_codes(Y: Array, A: Array, model: CorruptionLaw) -> Array:
+    """Posterior means (b, n) of the codes of samples Y (b, n), whose corruption and noise follow this law."""
+    codes = tell_apart(Y, A, model).codes
+    assert codes is not None
+    return codes.mean
+
+
+def tell_apart(Y: Array, A: Array, model: CorruptionLaw) -> Exchange:
+    """Codes and corruption of samples Y (b, n) under a given law, each sample by itself."""
+    exchange, size = Exchange.begin(Y, model), math.sqrt(model.size)
+    for level in NOISE_LEVELS:  # with no noise from the start, the first guess of a sample would be its last
+        if (level * size) ** 2 > model.noise:
+            exchange = exchange.go_on(Y, A, replace(model, noise=(level * size) ** 2), ROUNDS_A_LEVEL)
+    return exchange.go_on(Y, A, model, 2 * ROUNDS_A_LEVEL)
 
 
 def _guess_hits(Y: Matrix, model: CorruptionLaw) -> tuple[AmpRound, _Half]:
@@ -186,43 +255,70 @@ def _guess_hits(Y: Matrix, model: CorruptionLaw) -> tuple[AmpRound, _Half]:
     return AmpRound(ExtrinsicDenoiser(0.0, 0.0, 0.0, 0.0), hits.denoiser), hits
 
 
-def _see_hits(rest: Matrix, blur: float, model: CorruptionLaw) -> _Half:
-    noise = np.array([model.noise])
-    return _Half.of(rest, blur, np.array([model.rate]), model.size + noise, noise)
+def _see_hits(rest: Array, blur: Any, model: CorruptionLaw) -> _Half:
+    backend = Backend.of(rest)
+    noise, rate = (backend.asarray(np.array([value]), "float64") for value in (model.noise, model.rate))
+    return _Half.of(rest, blur, rate, model.size - model.centre**2 + noise, noise, model.centre)
 
 
 @dataclass(frozen=True)
 class _Half:
-    """One half of a round: values seen through Gaussian noise, each from one of two centred Gaussians."""
+    """One half of a round: values seen through Gaussian noise, each from one of two laws.
 
-    seen: Matrix
-    activity: Matrix  # probability of the wide one
-    wide: Vector  # share of a value that is kept if it comes from the wide one
-    narrow: Vector
-    blur: float  # variance of the noise
-    sent: float  # variance of what is sent to the other half
-    denoiser: ExtrinsicDenoiser
+    The narrow one is a centred Gaussian; the wide one too, or two Gaussians about plus and minus a centre. The variance
+    of the noise, and of what is sent, is one number, or one a sample (b, 1).
+    """
+
+    seen: Array
+    activity: Array  # probability of the wide one
+    mean: Array  # best guess of what is behind
+    wide: Array  # share of a value that is kept if it comes from the wide one
+    narrow: Array
+    blur: Any  # variance of the noise
+    variance: Any  # of the guesses, on average
+    sent: Any  # variance of what is sent to the other half
+    offset: Array
+    rate: Array
 
     @classmethod
-    def of(cls, seen: Matrix, blur: float, density: Vector, wide: Vector, narrow: Vector) -> _Half:
+    def of(cls, seen: Array, blur: Any, density: Array, wide: Array, narrow: Array, centre: float = 0.0) -> _Half:
+        xp = Backend.of(seen).xp
         kept_wide, kept_narrow = wide / (wide + blur), narrow / (narrow + blur)
         ratio = (wide + blur) / (narrow + blur)
-        offset = 0.5 * (np.log(density) - np.log1p(-density) - 0.5 * np.log(ratio))
+        offset = 0.5 * (xp.log(density) - xp.log1p(-density) - 0.5 * xp.log(ratio))
         rate = 0.25 * (1 / (narrow + blur) - 1 / (wide + blur))
-        activity = 0.5 * (1 + np.tanh(offset + rate * seen**2))
-        between = activity * (1 - activity) * ((kept_wide - kept_narrow) * seen) ** 2
-        variance = float(np.mean(blur * (kept_narrow + activity * (kept_wide - kept_narrow)) + between))
-        variance = min(max(variance, 1e-6 * blur), 0.98 * blur)
+        half_log_odds, beyond, doubt = offset + rate * seen**2, 0.0, 0.0
+        if centre:
+            lean = centre * seen / (wide + blur)
+            size, side = xp.abs(lean), xp.tanh(lean)  # log cosh without overflow
+            log_cosh = size + xp.log1p(xp.exp(-2 * size)) - math.log(2)
+            half_log_odds = half_log_odds + 0.5 * log_cosh - 0.25 * centre**2 / (wide + blur)
+            beyond, doubt = (1 - kept_wide) * centre * side, ((1 - kept_wide) * centre) ** 2 * (1 - side**2)
+        activity = 0.5 * (1 + xp.tanh(half_log_odds))
+        gap = (kept_wide - kept_narrow) * seen + beyond
+        between = activity * ((1 - activity) * gap**2 + doubt)
+        spread = blur * (kept_narrow + activity * (kept_wide - kept_narrow)) + between
+        each = not isinstance(blur, float)
+        variance = xp.mean(spread, axis=1, keepdims=True) if each else float(xp.mean(spread))
+        if each:
+            variance = xp.minimum(xp.maximum(variance, 1e-6 * blur), MAX_SHARE_OF_EACH * blur)
+        else:
+            variance = min(max(variance, 1e-6 * blur), MAX_SHARE * blur)
         sent = 1 / (1 / variance - 1 / blur)
-        a, b = sent / variance, sent / blur
-        swing = 0.5 * a * (kept_wide - kept_narrow)
-        denoiser = ExtrinsicDenoiser(a * kept_narrow + swing - b, swing, offset, rate)
-        return cls(seen, activity, kept_wide, kept_narrow, blur, sent, denoiser)
+        guess = kept_narrow * seen + activity * gap
+        return cls(seen, activity, guess, kept_wide, kept_narrow, blur, variance, sent, offset, rate)
 
-    def denoise(self, z: Matrix) -> Matrix:
-        """Extrinsic guess of what is behind z."""
-        denoiser = self.denoiser
-        return np.asarray(z * (denoiser.level + denoiser.swing * np.tanh(denoiser.offset + denoiser.rate * z**2)))
+    @property
+    def message(self) -> Array:
+        """Extrinsic part of the guess."""
+        return self.sent * (self.mean / self.variance - self.seen / self.blur)
+
+    @property
+    def denoiser(self) -> ExtrinsicDenoiser:
+        """What makes that message of values like these, where no law has a centre."""
+        a, b = self.sent / self.variance, self.sent / self.blur
+        swing = 0.5 * a * (self.wide - self.narrow)
+        return ExtrinsicDenoiser(a * self.narrow + swing - b, swing, self.offset, self.rate)
 
     def powers(self, rows: NDArray[np.bool_]) -> tuple[Vector, Vector, Vector]:
         """Share of values from the wide Gaussian, and variances of both, for each column."""

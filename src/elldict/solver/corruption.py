@@ -119,11 +119,14 @@ class CorruptionSubsample:
         rows = problem.whitening.move_to(NUMPY).whiten(raw[:: -(-number // DRAWN_ROWS)])
         return cls(ArrayDataset(samples.backend.asarray(raw, samples.dtype)), rows, least_noise)
 
+    def learn_law(self, A: Array) -> CorruptionLaw:
+        """The law at A, learned from nothing."""
+        host = to_numpy(A)
+        return learn_law(self.rows, host, CorruptionLaw.guess(len(host), self.least_noise), MAX_ROUNDS)
+
     def make_objective(self, A: Array, law: CorruptionLaw | None = None) -> SparseCorruption:
         """The objective for A under a law, or under one that is learned from nothing."""
-        host = to_numpy(A)
-        if law is None:
-            law = learn_law(self.rows, host, CorruptionLaw.guess(len(host), self.least_noise), MAX_ROUNDS)
+        host, law = to_numpy(A), law or self.learn_law(A)
         found = compute_schedule(self.rows, host, law)
         return SparseCorruption(law.law_of_codes(found.blur), corruption=law, rounds=found.rounds, source=self)
 

@@ -41,6 +41,10 @@ N_SKEW_BINS, SKEW_SCORE = 16, 5.0
 """Bins on either side of zero whose counts are compared, and standard deviations of chi^2 beyond its mean from which
 they differ."""
 
+LEAST_DENSITY = 1e-280
+"""What is added to a component, falling with the square of the distance: far out, where all are below the smallest
+number, the widest are the likeliest, and guesses stay finite."""
+
 ROUNDS, UPDATE_ROUNDS = 200, 20
 """Of expectation maximisation: for a first law, and from one that was right a step before."""
 
@@ -69,6 +73,8 @@ class Components:
     q: Matrix
     slope: Matrix
     bend: Matrix
+    means: Matrix  # (K,) of the components; those that are not skewed have a second one at minus this mean
+    stds: Matrix  # (K,)
     sparse: NDArray[np.bool_]  # (K,) of mean zero
     skewed: NDArray[np.bool_]  # (K,) on one side
     mirrored: NDArray[np.intp]  # (K,) the component of -z for each of z
@@ -99,7 +105,7 @@ def make_components() -> Components:
         bend += density * (away**2 - 1) / stds[:, None] ** 2
     mirrored, one_side = np.arange(len(means)), np.flatnonzero(skewed)
     mirrored[one_side] = np.roll(one_side, len(one_side) // 2)
-    return Components(centres, q, slope, bend, means == 0, skewed, mirrored)
+    return Components(centres, q, slope, bend, means, stds, means == 0, skewed, mirrored)
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,30 @@ class MixtureLaw:
         second = self.weights @ parts.bend / q - first**2
         linear = first - second * x
         return np.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
+
+    def expand_posterior_mean(self, noise: float) -> tuple[Matrix, Matrix]:
+        """Coefficients c of E[x|z] = c0 + c1 z about the centre of every bin (m, N_BINS), with noise in z.
+
+        A component N(mu, v) of the noisy code guesses mu + (z - mu) max(0, 1 - noise / v): one that is narrower than
+        the noise, which is fitted apart, guesses its mean.
+        """
+        parts, std = make_components(), self.std[:, None]
+        kept = np.maximum(0.0, 1 - noise / (std * parts.stds) ** 2)  # (m, K)
+        whole, guess = np.zeros((2, len(std), N_BINS))
+        for side in np.where(parts.skewed, 1, -1), np.ones(len(parts.means)):
+            means = side * parts.means
+            away = (parts.centres - means[:, None]) / parts.stds[:, None]
+            density = np.exp(-0.5 * away**2) / parts.stds[:, None] + LEAST_DENSITY / (1 + away**2)
+            whole += self.weights @ density
+            guess += (self.weights * kept) @ (density * parts.centres)
+            guess += (self.weights * (1 - kept) * means) @ density
+        guess /= whole
+        slope = np.gradient(guess, parts.centres, axis=1)
+        return (guess - slope * parts.centres) * std, slope
+
+    def density(self, Z: Matrix) -> Matrix:
+        """Density of each code Z (b, m)."""
+        return np.asarray(np.exp(MixtureLikelihood(self).log_density(Z, np)))
 
 
 def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS, *, may_be_skewed: bool = True) -> MixtureLaw:

@@ -110,10 +110,9 @@ def decide_on_cleaned(pilot: Estimate, cleaned: Estimate, noise: float) -> Decis
     if not (cleaned.converged and math.isfinite(error)):
         return Decision(False, "kept l_p: the answer for cleaned samples is not a maximum")
     assert isinstance(cleaned.objective, SparseCorruption)
-    left, corruption = cleaned.objective.law.noise, cleaned.objective.corruption
+    left = cleaned.objective.law.noise
     if left < 0.5 * noise:
-        hits = f"{100 * corruption.rate:.2g} % of the entries were hit"
-        return Decision(True, f"refined: {hits}; cleaning takes the noise from {noise:.2g} to {left:.2g}", error)
+        return Decision(True, f"refined: cleaning takes the noise from {noise:.2g} to {left:.2g}", error)
     distance = distance_between(pilot.A, cleaned.A, unidentifiable)
     return _weigh(error, distance - max(pilot_error - error, 0.0), pilot_error)
 

@@ -19,6 +19,7 @@ from elldict.solver.corruption import (
     suspects_corruption,
 )
 from elldict.solver.directions import InverseIteration, PairwiseNewton
+from elldict.solver.hits import explains_dense_samples, has_dense_samples, learn_hits
 from elldict.solver.law_tests import follows_spike_slab, has_few_samples, is_nearly_white, score_laws
 from elldict.solver.loop import NOISE_FRACTION, PILOT_TOL, Phase, Problem, run_phases
 from elldict.solver.mixed_atoms import keep_plain_mixtures
@@ -49,6 +50,9 @@ LEAST_INACTIVE_VARIANCE = {"float32": 1e-7, "float64": 1e-15}
 SMALL_EXPONENTS, MAX_SMALL_STEPS = (2.5, 2.2), 300
 """Exponents that need the fewest samples, solved in turn where samples are few, and the most steps of each."""
 
+HITS_SEED = 60
+"""Of the samples in which hits are sought once atoms are found: the fit has drawn all it needs before."""
+
 LAW_SLACK = 1e-3
 """Fall of the mean log-likelihood that an update of the law alone can cause."""
 
@@ -78,7 +82,7 @@ class Refinement:
         law = self.drawn.fit_law(refined.A, pilot.stats.signs)
         mixed = self.drawn.find_mixed_pairs(refined.A, law)
         decision = AS_ASKED if wanted != "auto" else decide(pilot, refined, law, len(mixed))
-        before = self.drawn.fit_law(pilot.A)
+        before, uncleaned = self.drawn.fit_law(pilot.A), False
         if (
             wanted == "auto"
             and not decision.exact
@@ -88,14 +92,30 @@ class Refinement:
             other = self.clean(pilot.A)
             on_cleaned = decide_on_cleaned(pilot, other, before.noise)
             better = on_cleaned.accepted and (on_cleaned.error < decision.error or not decision.accepted)
-            if better and self._explains_better(other, pilot):
+            explains = (better or not other.converged) and self._explains_better(other, pilot)
+            if better and explains:
                 return self.complete_cleaned(other, on_cleaned.reason)
+            uncleaned = explains and not other.stopped
         if not decision.accepted:
-            return self._choose_other(
-                pilot, before, replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
-            )
+            kept = replace(self._keep(pilot, decision.reason), stopped=refined.stopped)
+            return replace(self._choose_other(pilot, before, kept), uncleaned=uncleaned)
         plain = keep_plain_mixtures(mixed, self.drawn.codes_of_pairs(refined.A, mixed)) if mixed else ()
-        return replace(self.complete(refined, law, decision.reason), mixed=plain)
+        completed = replace(self.complete(refined, law, decision.reason), mixed=plain, uncleaned=uncleaned)
+        return self.note_hits(completed) if wanted == "auto" else completed
+
+    def note_hits(self, found: Estimate) -> Estimate:
+        """The estimate, with the law of corruption if so few entries were hit that atoms do not suffer."""
+        law, A = found.law, to_numpy(found.A)
+        assert law is not None
+        if self.problem.whitening.to_white is not None or not has_dense_samples(to_numpy(self.drawn.often) @ A.T, law):
+            return found
+        drawn = CorruptionSubsample.draw(self.problem, np.random.default_rng(HITS_SEED), self.drawn.least_noise)
+        cleaning = learn_hits(drawn.rows, A, drawn.learn_law(found.A))
+        return self._add_cleaning(found, cleaning) if explains_dense_samples(drawn.rows, A, law, cleaning) else found
+
+    def _add_cleaning(self, found: Estimate, law: CorruptionLaw) -> Estimate:
+        """An estimate with the law by which samples are cleaned."""
+        return replace(found, cleaning=law, status=f"{found.status}; {100 * law.rate:.2g} % of the entries were hit")
 
     def _choose_other(self, pilot: Estimate, law: SpikeSlab, kept: Estimate) -> Estimate:
         """The l_p estimate that was kept, or that of mixtures if its codes do not follow the spike-and-slab law."""
@@ -257,7 +277,8 @@ class Refinement:
         assert isinstance(found.objective, SparseCorruption)
         assert isinstance(lp.objective, Lp)
         both = WithSecondary(found.objective, lp.objective)
-        return replace(
+        cleaning = learn_hits(found.objective.source.rows, to_numpy(found.A), found.objective.corruption)
+        completed = replace(
             found,
             lp_stats=self.problem.evaluate(found.A, both, Quantities.MOMENTS, lp.precision).of_secondary(),
             law=self.drawn.fit_law(found.A),
@@ -267,3 +288,4 @@ class Refinement:
             status=f"{found.status}; {reason}",
             n_iter=len(self.problem.iterations),
         )
+        return self._add_cleaning(completed, cleaning)

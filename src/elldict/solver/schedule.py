@@ -299,7 +299,8 @@ class Schedule:
             doubtful = suspects_corruption(drawn.rows, problem.whitening, end.A, law, context.rng)
         if doubtful or not (end.converged and decision.accepted):
             return None
-        return refinement.complete(end, law, decision.reason)
+        completed = refinement.complete(end, law, decision.reason)
+        return refinement.note_hits(completed) if context.refine == "auto" else completed
 
     def _find_start(self, refinement: Refinement, pilot: Estimate, *, on_all: bool) -> Estimate | None:
         """The refined estimate on few samples, or None; where these are all there are, only where to begin."""

@@ -318,6 +318,11 @@ class SpikeSlabLikelihood(LinearCodes):
         assert isinstance(value, Weighted)
         return value.expand()
 
+    def posterior_mean(self, Z: Array, xp: Any) -> Array:
+        """Best guess of each code Z (b, m) without its noise."""
+        terms = self.terms(Z, Quantities.GRADIENT, FreshWork(), xp)
+        return terms.gain * terms.g
+
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m).
 
