@@ -207,7 +207,7 @@ def test_a_file_gives_the_same_bits_as_memory(tmp_path, dtype, normalize):
 
 
 def test_large_loadings_end_close_to_the_maximum():
-    """Steps end at 5 % of the standard error: the square of that, of the curvature, is far below 1e-4 of the value."""
+    """Steps end at 8 % of the standard error: the square of that, of the curvature, is far below 1e-4 of the value."""
     L = simulate(9000, 16, seed=7)
     rough = elldict.rotate(L, random_state=0, n_init=1, standard_errors=False)
     fine = elldict.rotate(L, random_state=0, n_init=1, standard_errors=False, tol=1e-9)
@@ -272,17 +272,15 @@ def test_rotator_has_the_interface_of_its_peer():
     np.testing.assert_array_equal(rotated, elldict.rotate(HARMAN, "quartimax", n_init=2, random_state=0).loadings)
 
 
-@pytest.mark.parametrize(
-    ("criterion", "normalize"), [("varimax", True), ("varimax", False), ("quartimax", True), (3, True)]
-)
+@pytest.mark.parametrize(("criterion", "normalize"), [("varimax", True), ("varimax", False), (3, True)])
 def test_standard_errors_over_rows_agree_with_a_bootstrap_of_rows(criterion, normalize):
-    """The standard deviation of 300 draws has a standard error of 1/sqrt(600) = 4.1 %; the median over loadings, which
+    """The standard deviation of 200 draws has a standard error of 1/sqrt(400) = 5 %; the median over loadings, which
     hang together through six angles, no more. 10 % is what is asked for."""
     L, rng = simulate(1000, 4, seed=8, noise=0.3), np.random.default_rng(9)
     found = elldict.rotate(L, criterion, normalize=normalize, random_state=0)
     assert found.error_source == "rows"
     draws = []
-    for _ in range(300):
+    for _ in range(200):
         again = L[rng.integers(len(L), size=len(L))] @ found.rotation  # begins at the answer
         turn = elldict.rotate(again, criterion, normalize=normalize, n_init=1, standard_errors=False).rotation
         draws.append(found.loadings @ match_columns(turn))
@@ -300,20 +298,18 @@ def match_columns(turn):
     return turn * np.sign(np.diag(turn))
 
 
-def test_pairs_of_angles_taken_one_by_one_agree_with_all_together(monkeypatch):
-    """Columns of independent loadings: their angles hardly depend on each other."""
-    L = simulate(4000, 5, seed=10)
-    joint = elldict.rotate(L, random_state=0, normalize=False)
-    monkeypatch.setattr("elldict.error_bars.rotation.MAX_JOINT_COLUMNS", 2)
-    alone = elldict.rotate(L, random_state=0, normalize=False)
-    np.testing.assert_allclose(np.median(alone.standard_errors / joint.standard_errors), 1, atol=0.1)
+def test_many_factors_have_no_standard_errors_over_rows():
+    L = np.random.default_rng(12).laplace(size=(300, 49))
+    found = elldict.rotate(L, n_init=1)
+    assert found.standard_errors is None
+    assert found.error_source is None
 
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_standard_errors_over_observations_agree_with_a_simulation(normalize):
     """Principal-component loadings of simulated observations; their covariance is that of the draws themselves.
 
-    Standard deviations of 300 draws have a standard error of 4.1 %. The delta method is first order; with 2000
+    Standard deviations of 200 draws have a standard error of 5 %. The delta method is first order; with 2000
     observations the second order is small.
     """
     rng = np.random.default_rng(11)
@@ -324,7 +320,7 @@ def test_standard_errors_over_observations_agree_with_a_simulation(normalize):
     truth = find_loadings(covariance, k)
     found = elldict.rotate(truth, normalize=normalize, random_state=0)
     before, after = [], []
-    for _ in range(300):
+    for _ in range(200):
         X = rng.standard_normal((n, p)) @ root.T
         L = find_loadings(X.T @ X / n, k)
         L = L * np.sign(np.sum(L * truth, axis=0))

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from elldict.backend.base import Array, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.unit_rows import scale_to_unit_rows
-from elldict.error_bars.rotation import Codes, estimate_observation_errors, estimate_row_errors
+from elldict.error_bars.rotation import MAX_COLUMNS, Codes, estimate_observation_errors, estimate_row_errors
 from elldict.solver.loop import FitLog
 from elldict.solver.objective import CentredL4, Lp
 from elldict.solver.rotation import find_best, measure_rows, order_columns, prepare_search
@@ -42,7 +42,7 @@ class Rotation:
     rotation : ndarray of shape (n_factors, n_factors)
         Orthogonal matrix; a reflection where signs ask for it.
     standard_errors : array of shape (n_rows, n_factors) or None
-        Of the rotated loadings.
+        Of the rotated loadings; None if they were not asked for, or of more than 48 factors over rows.
     error_source : str or None
         What the standard errors are over: 'rows' or 'observations'.
     criterion : float
@@ -125,9 +125,8 @@ def rotate(
     -----
     Quasi-Newton steps, none of which lowers the criterion, by the curvature of each pair of factors and the memory of
     the last steps; on a random part of the rows first where there are many, and in float32 until steps are short. For
-    more than 131072 loadings, steps are also the last when they are below 5 % of the standard error of the factors over
-    rows, unless `tol` is below 1e-6. Standard errors of more than 32 factors take the angles of different pairs for
-    independent.
+    more than 131072 loadings, steps are also the last when they are below 8 % of the standard error of the factors over
+    rows, unless `tol` is below 1e-6.
 
     Examples
     --------
@@ -164,7 +163,7 @@ def rotate(
     if covariance is not None:
         host = np.asarray(to_numpy(encode(samples, *_code_rows(np.eye(samples.n_features)))), np.float64)
         errors, source = estimate_observation_errors(host, covariance, codes, normalize=normalize), "observations"
-    elif standard_errors:
+    elif standard_errors and samples.n_features <= MAX_COLUMNS:
         errors, source = estimate_row_errors(samples, normalised, codes), "rows"
         log.passes += 3
     rows = _code_rows(codes.rotation)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,9 @@ from elldict.data.dataset import Dataset
 from elldict.data.unit_rows import compute_lengths
 from elldict.solver.objective import CentredL4, Lp, compute_derivatives
 
-MAX_JOINT_COLUMNS = 32
-"""Columns up to which all angles are taken together: 496 angles, with products of 496^2 for every row. Beyond, those of
-different pairs are taken for independent."""
+MAX_COLUMNS = 48
+"""Columns up to which standard errors are computed: 1128 angles, with products of 1128^2 for every row. Angles of
+different pairs depend on each other: taken one by one they would be a third too small on real loadings."""
 
 LEAST_EIGENVALUE = 1e-10
 """Of the Jacobian, relative to its largest: columns without loadings can be turned without a change."""
@@ -37,7 +36,7 @@ class LoadingMoments:
     weight: float
     gz: Array  # (k, k)  g_a z_b
     zz: Array  # (k, k)  z_a z_b
-    slopes: Array  # (k, k, k)  slope_a z_b z_d;  (k, k) slope_a z_b^2 if pairs are independent
+    slopes: Array  # (k, k, k)  slope_a z_b z_d
 
     def __add__(self, other: LoadingMoments) -> LoadingMoments:
         return LoadingMoments(
@@ -47,7 +46,7 @@ class LoadingMoments:
 
 @dataclass(frozen=True)
 class Squares:
-    """Sums over rows of products of their influence on the slopes: (K, K) of all pairs, or (k, k) of each alone."""
+    """Sums over rows of products of their influence on the slopes of all pairs (K, K)."""
 
     total: Array
 
@@ -60,7 +59,6 @@ class MomentKernel:
     """Moments of one tile."""
 
     codes: Codes
-    joint: bool
 
     def bind(self, backend: Backend) -> Callable[[Array], LoadingMoments]:
         """Return the function of one tile."""
@@ -68,11 +66,7 @@ class MomentKernel:
 
         def visit(Y: Array) -> LoadingMoments:
             Z, g, slope = self.codes.derive(Y)
-            if self.joint:
-                k = int(Z.shape[1])
-                slopes = xp.stack([(slope[:, a : a + 1] * Z).T @ Z for a in range(k)])
-            else:
-                slopes = slope.T @ (Z * Z)
+            slopes = xp.stack([(slope[:, a : a + 1] * Z).T @ Z for a in range(int(Z.shape[1]))])
             return LoadingMoments(float(Y.shape[0]), g.T @ Z, Z.T @ Z, slopes)
 
         return visit
@@ -102,7 +96,6 @@ class InfluenceKernel:
 
     codes: Codes
     means: Matrix | None  # (k, k) E z_a z_b if the criterion is centred
-    joint: bool
 
     def bind(self, backend: Backend) -> Callable[[Array], Squares]:
         """Return the function of one tile."""
@@ -113,8 +106,6 @@ class InfluenceKernel:
             Z, g, _ = self.codes.derive(Y)
             if D is not None:
                 g = g - xp.linalg.diagonal(D) * Z
-            if not self.joint:
-                return Squares(_square_each(Z, g, D, xp))
             a, b = np.triu_indices(int(Z.shape[1]), 1)
             za, zb, ga, gb = (xp.take(X, xp.asarray(which), axis=1) for X in (Z, g) for which in (a, b))
             influence = ga * zb - gb * za
@@ -124,19 +115,6 @@ class InfluenceKernel:
             return Squares(influence.T @ influence)
 
         return visit
-
-
-def _square_each(Z: Array, g: Array, D: Array | None, xp: Any) -> Array:
-    """Sums over rows of (g_a z_b - g_b z_a - D_ab (z_a^2 - z_b^2))^2 for each pair (k, k), by products of matrices."""
-    Z2, gz = Z * Z, g * Z
-    squares = (g * g).T @ Z2
-    result = squares + squares.T - 2 * (gz.T @ gz)
-    if D is None:
-        return result
-    fourth = xp.sum(Z2 * Z2, axis=0)
-    apart = fourth[:, None] + fourth[None, :] - 2 * (Z2.T @ Z2)
-    mixed = (Z2 * g).T @ Z - (Z2 * Z).T @ g  # z_a^2 (g_a z_b - g_b z_a)
-    return result + D * D * apart - 2 * D * (mixed + mixed.T)
 
 
 def estimate_jacobian(moments: LoadingMoments, *, centred: bool) -> Matrix:
@@ -163,29 +141,14 @@ def estimate_row_errors(samples: Dataset, normalised: Dataset, codes: Codes) -> 
     The loadings of a row vary with the rotation alone: its unrotated ones are taken as they are.
     """
     k, centred = samples.n_features, isinstance(codes.objective, CentredL4)
-    joint = k <= MAX_JOINT_COLUMNS
-    if k == 1:
-        return samples.map_rows(ErrorKernel(codes.rotation, np.zeros((1, 1)), samples.dtype), k)
-    moments = normalised.sum(MomentKernel(codes, joint))
-    r = moments.weight
-    D = to_numpy(moments.zz) / r if centred else None
-    squares = to_numpy(normalised.sum(InfluenceKernel(codes, D, joint)).total) / r
-    if joint:
+    spread = np.zeros((k, k, k))
+    if k > 1:
+        moments = normalised.sum(MomentKernel(codes))
+        r = moments.weight
+        squares = normalised.sum(InfluenceKernel(codes, to_numpy(moments.zz) / r if centred else None)).total
         inverse = np.linalg.pinv(estimate_jacobian(moments, centred=centred), rcond=LEAST_EIGENVALUE)
-        spread = _spread_by_column(inverse @ squares @ inverse.T / r, k)
-    else:
-        spread = squares / np.maximum(_estimate_pair_curvature(moments, D), 1e-300) ** 2 / r
+        spread = _spread_by_column(inverse @ (to_numpy(squares) / r) @ inverse.T / r, k)
     return samples.map_rows(ErrorKernel(codes.rotation, spread, samples.dtype), k)
-
-
-def _estimate_pair_curvature(moments: LoadingMoments, D: Matrix | None) -> Matrix:
-    """Curvatures (k, k) of the angle of each pair alone, minus the diagonal of the Jacobian."""
-    U, crossed = to_numpy(moments.gz) / moments.weight, to_numpy(moments.slopes) / moments.weight
-    own = np.diag(U)
-    if D is not None:
-        v = np.diag(D)
-        own, crossed = own - v * v, crossed - v[:, None] * v[None, :] - 2 * D * D
-    return np.abs(own[:, None] + own[None, :] - crossed - crossed.T)
 
 
 def _spread_by_column(covariance: Matrix, k: int) -> Matrix:
@@ -204,7 +167,7 @@ class ErrorKernel:
     """Standard errors of the rotated loadings of one tile, from the spread of the angles."""
 
     rotation: Matrix
-    spread: Matrix  # (k, k, k), or (k, k) variances of independent angles
+    spread: Matrix  # (k, k, k)
     dtype: str
 
     def bind(self, backend: Backend) -> Callable[[Array], Array]:
@@ -216,11 +179,8 @@ class ErrorKernel:
             Y = xp.astype(Y, xp.float64, copy=False)
             lengths = compute_lengths(Y, xp)
             Z = (Y / lengths) @ rotation
-            if spread.ndim == 2:
-                squares = (Z * Z) @ spread.T
-            else:
-                columns = [xp.sum((Z @ spread[j, :, :]) * Z, axis=1) for j in range(int(spread.shape[0]))]
-                squares = xp.stack(columns, axis=1)
+            columns = [xp.sum((Z @ spread[j, :, :]) * Z, axis=1) for j in range(int(spread.shape[0]))]
+            squares = xp.stack(columns, axis=1)
             # rounding may take a zero below it
             return xp.astype(lengths * xp.sqrt(xp.maximum(squares, xp.zeros_like(squares))), dtype, copy=False)
 
@@ -232,7 +192,7 @@ def estimate_observation_errors(loadings: Matrix, covariance: Matrix, codes: Cod
     p, k = loadings.shape
     lengths = compute_lengths(loadings, np) if normalize else np.ones((p, 1))
     unit, centred = loadings / lengths, isinstance(codes.objective, CentredL4)
-    moments = MomentKernel(codes, joint=True).bind(Backend.of(unit))(unit)
+    moments = MomentKernel(codes).bind(Backend.of(unit))(unit)
     Z, g, slope = codes.derive(unit)
     influence = _differentiate_slopes(Z, g, slope, to_numpy(moments.zz) / p if centred else None)
     if normalize:  # a change along a row is no change of the normalised one

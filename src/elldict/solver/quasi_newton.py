@@ -8,7 +8,7 @@ with each other at A, so that those of one iterate need not be moved to the next
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elldict.backend.base import Array, Backend, total
 from elldict.data.dataset import Dataset
@@ -33,7 +33,7 @@ from elldict.solver.objective import Objective, Quantities
 N_REMEMBERED = 20
 """Steps that are remembered: more would cost time in small problems and save few passes in large ones."""
 
-FAR_STEP = 0.1
+FAR_STEP = 0.3
 """Root mean square angle of a step, in radians, above which curvatures change so much that none is remembered."""
 
 REFRESH_STEPS = 8
@@ -43,9 +43,9 @@ LEAST_CURVATURE = 1e-10
 """Of a pair, relative to the mean over atoms of E g z. Codes smaller than others by a factor of 300 are below it: those
 of directions without samples, whose turns change nothing."""
 
-NOISE_FRACTION = 0.05
+NOISE_FRACTION = 0.08
 """Share of the standard error below which steps are the last, where it is asked for: other rows of the same kind would
-move the atoms twenty times as far. Large problems would climb from one flat maximum to the next for hundreds of
+move the atoms twelve times as far. Large problems would climb from one flat maximum to the next for hundreds of
 passes."""
 
 SUBSAMPLE_TOL, COARSE_TOL = 0.03, 1e-4
@@ -62,6 +62,7 @@ class CurvatureMemory:
 
     curvature: Array = None  # (m, m) of pairs
     steps: list[tuple[Array, Array, float]] = field(default_factory=list)
+    at_noise: bool = False  # the last phase ended because steps were small beside the standard error
 
     def add(self, angles: Array, change: Array) -> None:
         """Remember a step by antisymmetric angles (m, m) over which the slope fell by `change` (m, m)."""
@@ -137,6 +138,7 @@ class QuasiNewtonStepper(Stepper):
         longer, self.last_length = max(step, self.last_length), step
         if step <= tol:
             return f"step {step:.2g} <= tol {tol:.2g}"
+        self.memory.at_noise = longer <= limit
         return f"step {step:.2g} is small beside the standard error {noise:.2g}" if longer <= limit else None
 
     def _learn(self, here: Iterate) -> None:
@@ -195,10 +197,14 @@ class QuasiNewtonSearch:
 
     def finish(self, A: Array, memory: CurvatureMemory, number: int) -> Estimate:
         """The maximum on all samples that is next to A."""
-        phases = [self._make_phase(memory, self.precision, self.tol, self.max_iter)]
+        problem = Problem(self.samples, self._local, self.log, 1.0, number)
         if self.precision != self.coarse_precision and self.tol < COARSE_TOL:
-            phases.insert(0, self._make_phase(memory, self.coarse_precision, COARSE_TOL, self.max_iter))
-        return run_phases(A, Problem(self.samples, self._local, self.log, 1.0, number), phases)
+            memory.at_noise = False
+            end = run_phases(A, problem, [self._make_phase(memory, self.coarse_precision, COARSE_TOL, self.max_iter)])
+            if memory.at_noise:
+                return replace(end, stats=problem.evaluate(end.A, self.objective, Quantities.MOMENTS, self.precision))
+            A = end.A
+        return run_phases(A, problem, [self._make_phase(memory, self.precision, self.tol, self.max_iter)])
 
     def evaluate(self, A: Array) -> float:
         """Mean value of the objective at A on all samples."""
