@@ -43,9 +43,9 @@ LEAST_CURVATURE = 1e-10
 """Of a pair, relative to the mean over atoms of E g z. Codes smaller than others by a factor of 300 are below it: those
 of directions without samples, whose turns change nothing."""
 
-NOISE_FRACTION = 0.08
+NOISE_FRACTION = 0.04
 """Share of the standard error below which steps are the last, where it is asked for: other rows of the same kind would
-move the atoms twelve times as far. Large problems would climb from one flat maximum to the next for hundreds of
+move the atoms 25 times as far. Large problems would climb from one flat maximum to the next for hundreds of
 passes."""
 
 SUBSAMPLE_TOL, COARSE_TOL = 0.03, 1e-4
@@ -134,7 +134,7 @@ class QuasiNewtonStepper(Stepper):
     def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:  # noqa: ARG002
         """End when steps are shorter than the tolerance, or two of them than their share of the standard error."""
         tol, noise = self.phase.tol, min(self.noise, LOST_ERROR)
-        limit = self.phase.noise_fraction * min(1.0, tol / DEFAULT_TOL) ** 2 * noise
+        limit = self.phase.noise_fraction * noise
         longer, self.last_length = max(step, self.last_length), step
         if step <= tol:
             return f"step {step:.2g} <= tol {tol:.2g}"
@@ -222,7 +222,8 @@ class QuasiNewtonSearch:
             precision,
             tol,
             max_iter,
-            noise_fraction=NOISE_FRACTION if self.to_noise else 0.0,
+            # by the tolerance of the search, not of this phase: a small one asks for more digits
+            noise_fraction=NOISE_FRACTION * min(1.0, self.tol / DEFAULT_TOL) ** 2 if self.to_noise else 0.0,
             make_stepper=lambda problem, phase: QuasiNewtonStepper(problem, phase, memory=memory),
             skip_final_evaluation=tol > self.tol,
         )

@@ -24,6 +24,9 @@ Matrix = NDArray[np.float64]
 SMALL_SIZE = 2**17
 """Loadings up to which a pass takes a millisecond, and all digits cost nothing."""
 
+SUBSAMPLE_ROWS_PER_FACTOR = 20
+"""Rows of the first subsample: fewer than a fit of atoms begins with, because more rows always follow."""
+
 EQUAL = 1e-6
 """Relative difference of two sums of squares up to which rounding and the tolerance may have made it."""
 
@@ -65,7 +68,7 @@ def prepare_search(
     precision = choose_precision(objective.p, dtype=samples.dtype, code_bound=bound)
     large = samples.n_samples * samples.n_features > SMALL_SIZE
     coarse = choose_precision(objective.p, dtype="float32", code_bound=bound) if large else precision
-    subsampler = Subsampler(samples, rng)
+    subsampler = Subsampler(samples, rng, rows_per_feature=SUBSAMPLE_ROWS_PER_FACTOR)
     return QuasiNewtonSearch(samples, whitening, objective, precision, coarse, *stop, large, subsampler, log)
 
 
