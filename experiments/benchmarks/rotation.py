@@ -5,7 +5,8 @@ python -m experiments.benchmarks.rotation --data FILE            # and singular 
 python -m experiments.benchmarks.rotation --columns 50 100       # other numbers of factors than 50 100 200
 python -m experiments.benchmarks.rotation --stored               # the table of what is stored in results/rotation.jsonl
 
-One start, no rotation, for all, with one thread each and the settings of their users; standard errors are not among
+One start, no rotation, for all; elldict, which draws rows, with three seeds, of which the table has the median time and
+the lowest criterion. All have one thread and the settings of their users; standard errors are not among
 what is timed, because peers have none. Rows are not normalised, so that all maximise the same criterion. Seconds are of
 the processor: those of the wall clock mean little on a machine that does other work. The table is in Markdown.
 """
@@ -34,28 +35,28 @@ from experiments.peers.base import required
 RESULTS = BENCHMARK_RESULTS / "rotation.jsonl"
 N_ROWS = 20_000
 COLUMNS = (50, 100, 200)
-SEED = 0
+SEEDS = (0, 1, 2)
 Matrix = NDArray[np.float64]
 HEAD = (
     "| loadings | factors | method | processor seconds | times elldict's | criterion, relative |\n" + "| --- " * 6 + "|"
 )
 
 
-def rotate_by_elldict(L: Matrix) -> Matrix:
-    return np.asarray(rotate(L, normalize=False, n_init=1, random_state=SEED, standard_errors=False).loadings)
+def rotate_by_elldict(L: Matrix, seed: int) -> Matrix:
+    return np.asarray(rotate(L, normalize=False, n_init=1, random_state=seed, standard_errors=False).loadings)
 
 
-def rotate_by_scikit_learn(L: Matrix) -> Matrix:
+def rotate_by_scikit_learn(L: Matrix, seed: int) -> Matrix:  # noqa: ARG001
     """Its function takes loadings and returns them transposed."""
     return np.asarray(_ortho_rotation(L.copy(), method="varimax").T)
 
 
-def rotate_by_factor_analyzer(L: Matrix) -> Matrix:
+def rotate_by_factor_analyzer(L: Matrix, seed: int) -> Matrix:  # noqa: ARG001
     rotator = required("factor_analyzer.rotator", "factor_analyzer").Rotator(method="varimax", normalize=False)
     return np.asarray(rotator.fit_transform(L.copy()))
 
 
-METHODS: dict[str, Callable[[Matrix], Matrix]] = {
+METHODS: dict[str, Callable[[Matrix, int], Matrix]] = {
     "elldict": rotate_by_elldict,
     "scikit-learn": rotate_by_scikit_learn,
     "factor_analyzer": rotate_by_factor_analyzer,
@@ -68,14 +69,14 @@ def measure_varimax(Z: Matrix) -> float:
 
 def simulate(k: int) -> Matrix:
     """A fifth of the loadings is not small, and factors differ in size by two."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(0)
     simple = rng.laplace(size=(N_ROWS, k)) * (rng.random((N_ROWS, k)) < 0.2) * np.linspace(1, 0.5, k)
     return np.asarray((simple + 0.1 * rng.standard_normal((N_ROWS, k))) @ random_orthonormal(k, k, rng))
 
 
 def list_problems(data: Path | None, columns: Sequence[int]) -> Iterator[tuple[str, Matrix]]:
     if data is not None:
-        X = read_array(data)
+        X = read_array(data)[:N_ROWS]
         U = np.linalg.svd(X - np.mean(X, axis=0), full_matrices=False)[0]
         for k in columns:
             yield f"singular vectors of {data.stem}", np.ascontiguousarray(U[:, :k])
@@ -87,25 +88,30 @@ def run(problems: Iterator[tuple[str, Matrix]], store: Store) -> None:
     machine = made_by(1, ("factor_analyzer",))
     for name, L in problems:
         for method, function in METHODS.items():
-            with one_blas_thread():
-                began, wall = time.process_time(), time.perf_counter()
-                Z = function(L)
-                seconds, wall = time.process_time() - began, time.perf_counter() - wall
-            cell = {"loadings": name, "rows": len(L), "factors": L.shape[1], "method": method}
-            values = {"criterion": measure_varimax(Z), "processor_seconds": seconds}
-            store.add(Record(cell, DONE, values, "", {"seconds": wall, "made_by": machine}))
+            for seed in SEEDS if method == "elldict" else SEEDS[:1]:
+                with one_blas_thread():
+                    began, wall = time.process_time(), time.perf_counter()
+                    Z = function(L, seed)
+                    seconds, wall = time.process_time() - began, time.perf_counter() - wall
+                cell = {"loadings": name, "rows": len(L), "factors": L.shape[1], "method": method, "seed": seed}
+                values = {"criterion": measure_varimax(Z), "processor_seconds": seconds}
+                store.add(Record(cell, DONE, values, "", {"seconds": wall, "made_by": machine}))
 
 
 def print_rows(store: Store) -> None:
-    rows: list[dict[str, Any]] = [record.row for record in store.records.values()]
+    groups: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
+    for record in store.records.values():
+        row = record.row
+        groups.setdefault((row["loadings"], row["factors"]), {}).setdefault(row["method"], []).append(row)
     print(HEAD)
-    for row in sorted(rows, key=lambda row: (row["loadings"], row["factors"], list(METHODS).index(row["method"]))):
-        same = [other for other in rows if (other["loadings"], other["factors"]) == (row["loadings"], row["factors"])]
-        ours = next(other for other in same if other["method"] == "elldict")
-        ratio = row["processor_seconds"] / ours["processor_seconds"]
-        relative = row["criterion"] / ours["criterion"]
-        cells = [row["loadings"], row["factors"], row["method"], f"{row['processor_seconds']:.2f}", f"{ratio:.1f}"]
-        print("| " + " | ".join(map(str, cells)) + f" | {relative:.5f} |")
+    for (name, factors), methods in sorted(groups.items()):
+        seconds = {
+            method: float(np.median([row["processor_seconds"] for row in rows])) for method, rows in methods.items()
+        }
+        lowest = {method: min(row["criterion"] for row in rows) for method, rows in methods.items()}
+        for method in METHODS:
+            ratio, relative = seconds[method] / seconds["elldict"], lowest[method] / lowest["elldict"]
+            print(f"| {name} | {factors} | {method} | {seconds[method]:.2f} | {ratio:.1f} | {relative:.6f} |")
 
 
 def main() -> None:
