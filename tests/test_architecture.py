@@ -19,7 +19,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"solver", "result"},
     {"diagnostics", "validation", "denoising", "transform", "checkpoint", "persistence", "progress", "summary"},
     {"datasets", "metrics", "estimation", "competing_bases", "error_bars", "fit", "online", "split_fits"},
-    {"dictionary_learning", "estimator", "ica", "models"},
+    {"dictionary_learning", "estimator", "ica", "models", "rotation"},
     {"mne", "plot", "report", "stable_atoms"},
     {"cli", "__main__"},
 ]
@@ -150,6 +150,11 @@ def public_objects():
     yield "elldict.open_samples", elldict.open_samples
     yield "elldict.Iteration", elldict.Iteration
     yield "elldict.stability", elldict.stability
+    yield "elldict.rotate", elldict.rotate
+    yield "elldict.Rotation", elldict.Rotation
+    yield "elldict.Rotator", elldict.Rotator
+    for name in ("fit", "fit_transform", "transform"):
+        yield f"elldict.Rotator.{name}", getattr(elldict.Rotator, name)
     yield "elldict.Stability", elldict.Stability
     for name in ("stable", "count_stable", "summary", "plot"):
         yield f"elldict.Stability.{name}", getattr(elldict.Stability, name)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from elldict.ica import LpICA
     from elldict.models import load
     from elldict.result import Iteration
+    from elldict.rotation import Rotation, Rotator, rotate
     from elldict.stable_atoms import Stability, stability
 
 __version__ = "0.1.0"
@@ -20,6 +21,8 @@ __all__ = [
     "Iteration",
     "LpDictionaryLearning",
     "LpICA",
+    "Rotation",
+    "Rotator",
     "Stability",
     "datasets",
     "exceptions",
@@ -28,6 +31,7 @@ __all__ = [
     "mne",
     "open_samples",
     "plot",
+    "rotate",
     "stability",
     "theory",
 ]
@@ -36,9 +40,12 @@ _HOMES = {
     "Iteration": "result",
     "LpDictionaryLearning": "dictionary_learning",
     "LpICA": "ica",
+    "Rotation": "rotation",
+    "Rotator": "rotation",
     "Stability": "stable_atoms",
     "load": "models",
     "open_samples": "data.open",
+    "rotate": "rotation",
     "stability": "stable_atoms",
 }
 

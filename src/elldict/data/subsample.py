@@ -53,10 +53,17 @@ class Subsampler:
     one before. Where several starts will be compared, batches leave some samples alone, by which to compare them.
     """
 
-    def __init__(self, samples: Dataset, rng: np.random.Generator, *, several: bool = False) -> None:
+    def __init__(
+        self,
+        samples: Dataset,
+        rng: np.random.Generator,
+        *,
+        several: bool = False,
+        rows_per_feature: int = SUBSAMPLE_ROWS_PER_FEATURE,
+    ) -> None:
         self.samples = samples
         r, n = samples.n_samples, samples.n_features
-        self.first = max(MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE * n)
+        self.first = max(MIN_SUBSAMPLE_ROWS, rows_per_feature * n)
         self.n_held_out = self.first if several else 0
         most_bytes = MAX_GPU_BYTES if samples.backend.on_gpu else MAX_BYTES
         most = min(r, most_bytes // count_row_bytes(samples))

@@ -169,15 +169,24 @@ def pairwise_angles(
 
     `crossed` (m, m) is E g_i' z_j^2, for independent codes a product of means.
     """
+    C, curvature = pairwise_curvature(stats, G, A, least_curvature, crossed)
+    return (C - C.T) / curvature
+
+
+def pairwise_curvature(
+    stats: Statistics, G: Array, A: Array, least_curvature: float, crossed: Array | None = None
+) -> tuple[Array, Array]:
+    """C = E[g(Z) Z^T] (m, m), and the curvatures (m, m) of the angles of pairs, no smaller than is allowed."""
     xp = Backend.of(A).xp
     C = G @ A.T / stats.weight
-    own, v, slope = xp.linalg.diagonal(C), stats.z2 / stats.weight, stats.slope / stats.weight
+    own = xp.linalg.diagonal(C)
     both, size = own[:, None] + own[None, :], xp.abs(own)
     if crossed is None:
+        v, slope = stats.z2 / stats.weight, stats.slope / stats.weight
         curvature = both - slope[:, None] * v[None, :] - v[:, None] * slope[None, :]
     else:
         curvature = both - crossed - crossed.T
-    return (C - C.T) / xp.maximum(curvature, least_curvature / 2 * (size[:, None] + size[None, :]))
+    return C, xp.maximum(curvature, least_curvature / 2 * (size[:, None] + size[None, :]))
 
 
 def leave_out(angles: Array, unidentifiable: NDArray[np.bool_]) -> Array:

@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from elldict.backend.base import STORED, Array, Backend, make_workspace, to_numpy, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
-from elldict.solver.objective import Lp, Objective, Quantities, Weighted, WithSecondary, sum_term
+from elldict.solver.objective import (
+    CentredL4,
+    Lp,
+    Objective,
+    Quantities,
+    Weighted,
+    WithSecondary,
+    cross_term,
+    sum_term,
+)
 from elldict.theory.error_bars import CodeMoments, choose_signs, find_gaussian, gaussian_value, sparsity_score
 
 
@@ -37,13 +46,14 @@ class Statistics:
     gz: Array = None  # (m,)  sum g z
     inactive: Array = None  # (m, n, n)  sum P(code is inactive) y y^T; (m, k, k) where k < n
     secondary: Array = None  # (m, n)  gradient of the secondary objective
+    crossed: Array = None  # (m, m)  sum F''(z_i) z_j^2
     extra: Mapping[str, Array] = field(default_factory=dict)  # (m,) each
     signs: Array = None  # (m,)  of the atoms, of a signed objective; those of all others are positive
     known_mean: float | None = None  # `mean_value`, where it was read with other numbers
 
     def __add__(self, other: Statistics) -> Statistics:
         totals: dict[str, Any] = {"extra": {}}
-        for name in ("value", "G", "slope", "g2", "z2", "gz", "inactive", "secondary"):
+        for name in ("value", "G", "slope", "g2", "z2", "gz", "inactive", "secondary", "crossed"):
             a, b = getattr(self, name), getattr(other, name)
             totals[name] = None if a is None or b is None else a + b
         for name in self.extra:
@@ -96,6 +106,24 @@ class Statistics:
             slope=signs * self.slope + twice,
             signs=signs,
         )
+
+    def centre(self, A: Array, second_moments: Array | None) -> Statistics:
+        """The same of `CentredL4`, from those of l_4 at A; `second_moments` (k, k) are those of whitened samples.
+
+        That of g^2 takes the mean squares for known.
+        """
+        xp, r = Backend.of(A).xp, self.weight
+        rows = A if second_moments is None else A @ second_moments
+        D = rows @ A.T  # E z_i z_j
+        v = xp.linalg.diagonal(D)
+        G = None if self.G is None else self.G - r * v[:, None] * rows
+        slope = None if self.slope is None else self.slope - r * v
+        g2 = None if self.g2 is None else self.g2 - 2 * v * self.gz + r * v**3
+        crossed = self.crossed
+        if crossed is not None:
+            crossed = crossed - r * (v[:, None] * v[None, :] + 2 * D * D)
+        value, gz = self.value - r * v * v, self.gz - r * v * v
+        return replace(self, G=G, value=value, gz=gz, slope=slope, g2=g2, crossed=crossed)
 
     def with_secondary_signs(self, p: float, A: Array, second_moments: Array | None) -> Statistics:
         """The same with signs for the secondary objective, l_p."""
@@ -199,7 +227,7 @@ class EvaluationKernel:
             terms = self.objective.terms(Z, self.quantities, work, xp)
             known: dict[tuple[int, ...], Array] = {}
             scaled = not isinstance(terms.gain, float) or terms.gain != 1.0
-            G = secondary = inactive = value = slope = g2 = z2 = gz = None
+            G = secondary = inactive = value = slope = g2 = z2 = gz = crossed = None
             extra = {}
             # sums of tiles are float64, and copies of buffers that the next tile writes over: 10^7 float32 terms would
             # lose five digits
@@ -221,13 +249,16 @@ class EvaluationKernel:
                 )
                 for name, term in terms.extra.items():
                     extra[name] = sum_term(term, n_rows, work, xp, known)
+            if Quantities.CROSSED in self.quantities:
+                assert terms.slope is not None
+                crossed = cross_term(terms.slope, Z, work, xp)
             if Quantities.INACTIVE in self.quantities:
                 assert terms.inactive is not None, "only the likelihood knows which codes are inactive"
                 inactive = _sum_inactive(weigh(terms.inactive), Y if to_white is None else Y @ to_white, xp)
             if terms.value is not None or not with_gradient:
                 F = Weighted(((terms.gain, (terms.g, Z)),)) if terms.value is None else terms.value
                 value = sum_term(F, n_rows, work, xp, known)
-            return Statistics(n_rows, value, G, slope, g2, z2, gz, inactive, secondary, extra)
+            return Statistics(n_rows, value, G, slope, g2, z2, gz, inactive, secondary, crossed, extra)
 
         return evaluate_tile
 
@@ -261,6 +292,8 @@ def evaluate(
     stats = samples.sum(kernel)
     if stats.G is not None:  # otherwise value and gz come from the tiles
         stats = _bring_to_white(stats, whitening, A, precision)
+    if isinstance(objective, CentredL4):
+        return stats.centre(A, whitening.second_moments)
     if Quantities.MOMENTS in quantities:
         if isinstance(objective, Lp) and objective.signed:
             signs = choose_signs(stats.moments, stats.weight, objective.p, objective.if_in_doubt)

@@ -26,6 +26,7 @@ class Quantities(enum.Flag):
     GRADIENT = enum.auto()
     MOMENTS = enum.auto()
     INACTIVE = enum.auto()
+    CROSSED = enum.auto()
 
 
 Factors = tuple[Array, Array]  # two arrays whose product, entry by entry, is meant: it is summed without being stored
@@ -97,6 +98,18 @@ def sum_term(term: Term, n_rows: float, work: Work, xp: Any, known: dict[tuple[i
                 known[key] = work.column_sums(whole)
             summed = known[key]
         result = summed if result is None else result + factor * summed
+    return result
+
+
+def cross_term(term: Term, Z: Array, work: Work, xp: Any) -> Array:
+    """Sums (m, m) over the rows of a tile of a term of atom i times z_j^2, for the codes Z (b, m), in float64."""
+    squares = work.map(xp.multiply, Z, Z, into="tile squares")
+    weighted = term if isinstance(term, Weighted) else Weighted(((1.0, term),))
+    result = weighted.constant * work.column_sums(squares)[None, :]
+    for factor, part in weighted.parts:
+        assert not isinstance(part, Summed), "a kernel that gives sums only was asked for codes"
+        whole = work.map(xp.multiply, *part, into="tile product") if isinstance(part, tuple) else part
+        result = result + factor * xp.astype(work.matmul(whole.T, squares, into="tile crossed"), xp.float64)
     return result
 
 
@@ -174,7 +187,7 @@ class Lp(LinearCodes):
         """Evaluate at the codes Z (b, m)."""
         if self.p < 2:
             return self._smooth_terms(Z, quantities, work, xp)
-        if work.fused is not None and Quantities.MOMENTS in quantities:
+        if work.fused is not None and Quantities.MOMENTS in quantities and Quantities.CROSSED not in quantities:
             g, sums = work.fused.lp(Z, self.p)
             slope = Weighted(((self.p - 1, Summed(sums["weight"])),))
             extra = {"magnitude": Summed(sums["magnitude"])}
@@ -205,6 +218,18 @@ class Lp(LinearCodes):
         slope = Weighted(((1 - self.p, weight), (self.p - 2, steep)), constant=1.0)
         magnitude = work.map(xp.abs, Z, into="magnitude")
         return Terms(g, slope=slope, value=value, z2=z2, extra={"magnitude": magnitude})
+
+
+@dataclass(frozen=True)
+class CentredL4(Lp):
+    """Kaiser's varimax: sum z^4 less the square of the sum of z^2 over the number of samples, atom by atom.
+
+    It is that of l_4 with z^3 - z E z^2 in place of g = z^3. The mean squares follow from the second moments of the
+    samples and A: a pass sums up what it does for l_4, and `evaluate` subtracts the rest.
+    """
+
+    convex: ClassVar[bool] = False
+    p: float = 4.0
 
 
 @dataclass(frozen=True)
