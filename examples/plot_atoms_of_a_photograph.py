@@ -27,7 +27,7 @@ patches -= patches.mean(axis=1, keepdims=True)
 # %%
 # Atoms
 # -----
-# Without its mean a patch varies in 63 directions. That is how many atoms there can be.
+# Without its mean a patch varies in 63 directions, as a ``RankWarning`` says. That is how many atoms there can be.
 
 ica = LpICA(63, random_state=0).fit(patches)
 pca = PCA(63).fit(patches)
@@ -57,20 +57,23 @@ for ax, title in zip(axes, ["the photograph", "principal components", "atoms fou
 plt.show()
 
 # %%
-# How sparse?
-# -----------
-# A code is sparse if a few patches have nearly all of its energy. The curves show which share of a code's energy the
-# strongest patches hold; the dashed line is that of Gaussian noise.
+# Where do they act?
+# ------------------
+# The codes of all patches, put where the patches are. An atom speaks up in few places, wherever its part of the picture
+# is: eaves, railings, leaves.
 
-codes = {"principal components": pca.transform(patches), "elldict": ica.transform(patches)}
-share = np.linspace(0, 1, len(patches))
-figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
-for (name, Z), colour in zip(codes.items(), ["#9a9ca6", "#4338ca"], strict=True):
-    energy = np.cumsum(np.sort(Z**2, axis=0)[::-1], axis=0)
-    ax.plot(share, np.median(energy / energy[-1], axis=1), color=colour, lw=3, label=name)
-noise = np.sort(np.random.default_rng(0).normal(size=len(patches)) ** 2)[::-1].cumsum()
-ax.plot(share, noise / noise[-1], "k--", lw=1, label="Gaussian noise")
-ax.set(xlabel="share of the patches, strongest first", ylabel="share of the energy (median atom)", xlim=(0, 0.5))
-ax.spines[["top", "right"]].set_visible(False)
-ax.legend(frameon=False, loc="lower right")
+everywhere = extract_patches_2d(photograph, (SIZE, SIZE)).reshape(-1, SIZE**2)
+everywhere = everywhere - everywhere.mean(axis=1, keepdims=True)
+codes = np.abs(ica.transform(everywhere))
+height, width = np.array(photograph.shape) - SIZE + 1
+chosen = [3, 9, 2]
+
+figure, axes = plt.subplots(1, 3, figsize=(13, 3.2), layout="constrained")
+for ax, number in zip(axes, chosen, strict=True):
+    ax.imshow(codes[:, number].reshape(height, width), cmap="magma", vmax=np.quantile(codes[:, number], 0.998))
+    ax.axis("off")
+    corner = ax.inset_axes((0.8, 0.66, 0.2, 0.34))
+    corner.imshow(ica.mixing_[:, number].reshape(SIZE, SIZE), cmap="gray")
+    corner.set(xticks=[], yticks=[])
+    ax.set_title(f"atom {number}", weight="bold")
 plt.show()
