@@ -58,6 +58,26 @@ def test_axes_of_words_belong_together(run_example):
     assert found["n_figures"] == 1
 
 
+def test_components_of_a_recording_are_those_of_the_head(run_example):
+    pytest.importorskip("mne")
+    found = run_example("plot_eeg")
+    assert np.all(found["cosines"][:, :5].max(axis=0) > 0.97)
+    blink = found["sources"]["blink"][2]
+    before, after = (
+        np.corrcoef(each.get_data(picks="Fp1")[0], blink)[0, 1] for each in (found["raw"], found["cleaned"])
+    )
+    assert abs(before) > 0.8
+    assert abs(after) < 0.1
+    assert found["n_figures"] == 2
+
+
+def test_rotated_factors_are_simpler_and_have_errors(run_example):
+    found = run_example("plot_rotation")
+    assert np.sum(found["found"].loadings ** 4) > 1.1 * np.sum(found["loadings"] ** 4)
+    assert found["found"].standard_errors.shape == (30, 4)
+    assert found["n_figures"] == 1
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_has_a_title_a_picture_and_no_download(path):
     text = path.read_text(encoding="utf-8")
