@@ -81,7 +81,7 @@ def test_the_browser_finds_what_is_wrong(tmp_path):
 
 def test_tables_of_pages_are_those_of_stored_results():
     pages = [page for page in tables.list_pages() if "<!-- table: " in page.read_text(encoding="utf-8")]
-    assert {page.name for page in pages} >= {"README.md", "benchmarks.md", "limit.md", "how-sure.md"}
+    assert {page.name for page in pages} >= {"README.md", "benchmarks.md", "limit.md", "ica.md"}
     for page in pages:
         text = page.read_text(encoding="utf-8")
         assert tables.fill(text) == text, f"{page.name} is not what is stored: run `python -m experiments.tables`"
