@@ -24,6 +24,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
+templates_path = ["_templates"]
 exclude_patterns = ["_templates", "auto_examples/*.ipynb"]
 nitpicky = False  # docstrings name types of NumPy and scikit-learn, which only a network could look up
 
@@ -67,6 +68,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "write_computation_times": False,
     "min_reported_time": 1,
+    "thumbnail_size": (560, 360),
     "matplotlib_animations": False,
     "abort_on_example_error": False,
 }
@@ -74,14 +76,17 @@ sphinx_gallery_conf = {
 warnings.filterwarnings("ignore", message=".*non-interactive.*")  # examples call plt.show()
 
 
-def escape_types(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
-    """Names of fitted attributes in types, as in `shape (n_components_,)`, are no links."""
+def escape_names(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
+    """Names of fitted attributes in types and prose, as in `shape (n_components_,)`, are no links."""
     for number, line in enumerate(lines):
-        field = re.match(r"(\s*\w+ : )(.*)", line)
-        if field:
-            lines[number] = field[1] + re.sub(r"\b(\w+)_(?!\w)", r"\1\\_", field[2])
+        if line.lstrip().startswith((">>>", "...")):
+            continue
+        field, rest = re.match(r"(\s*[\w, ]+ : )?(.*)", line).groups()
+        parts = re.split(r"(`+[^`]*`+)", rest)
+        parts[::2] = [re.sub(r"\b(\w+)_(?!\w)", r"\1\\_", part) for part in parts[::2]]
+        lines[number] = (field or "") + "".join(parts)
 
 
 def setup(app: Any) -> None:
     """Before numpydoc, whose priority is 500."""
-    app.connect("autodoc-process-docstring", escape_types, priority=400)
+    app.connect("autodoc-process-docstring", escape_names, priority=400)

@@ -77,3 +77,5 @@ for ax, number in zip(axes, chosen, strict=True):
     corner.set(xticks=[], yticks=[])
     ax.set_title(f"atom {number}", weight="bold")
 plt.show()
+
+# sphinx_gallery_thumbnail_number = 2

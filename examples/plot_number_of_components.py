@@ -45,3 +45,5 @@ plt.show()
 # %%
 # Few atoms of so few digits are stable: 900 of them in a half are hardly enough. That is what the path is for. With
 # more samples more of them would be; with more components they are found no better.
+
+# sphinx_gallery_thumbnail_number = 2

@@ -34,9 +34,9 @@ peer = FactorAnalysis(4, rotation="varimax", random_state=0).fit(X).components_.
 print(f"ten starts end at criteria from {found.criteria.min():.3f} to {found.criteria.max():.3f}")
 print(f"largest standard error of a loading: {found.standard_errors.max():.3f}")
 
-figure, axes = plt.subplots(1, 3, figsize=(12.5, 7.2), width_ratios=(1, 1, 1.5), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(9, 7.2), sharey=True, layout="constrained")
 order = np.argsort(np.argmax(np.abs(found.loadings), axis=1) * 10 - np.max(np.abs(found.loadings), axis=1))
-for ax, values, title in zip(axes, (loadings, found.loadings), ("before", "after varimax"), strict=False):
+for ax, values, title in zip(axes, (loadings, found.loadings), ("before", "after varimax"), strict=True):
     picture = ax.imshow(values[order], cmap="PuOr_r", vmin=-1, vmax=1, aspect="auto")
     ax.set_title(title, weight="bold")
     ax.set_xticks(range(4), [f"factor {k + 1}" for k in range(4)], fontsize=9)
@@ -44,12 +44,14 @@ for ax, values, title in zip(axes, (loadings, found.loadings), ("before", "after
     ax.spines[:].set_visible(False)
 axes[0].set_yticks(range(30), table.feature_names[order])
 figure.colorbar(picture, ax=axes[1], shrink=0.5, label="loading")
+plt.show()
 
 # %%
 # With their errors: what of the simple structure is there, and what may be chance.
 
+figure, ax = plt.subplots(figsize=(9, 7.2), layout="constrained")
 for factor, colour in enumerate(["#4338ca", "#0f766e", "#c2410c", "#9a9ca6"]):
-    axes[2].errorbar(
+    ax.errorbar(
         found.loadings[order, factor],
         np.arange(30) + 0.15 * (factor - 1.5),
         xerr=2 * found.standard_errors[order, factor],
@@ -59,12 +61,13 @@ for factor, colour in enumerate(["#4338ca", "#0f766e", "#c2410c", "#9a9ca6"]):
         color=colour,
         label=f"factor {factor + 1}",
     )
-axes[2].axvline(0, color="#dfddd6", lw=1, zorder=0)
-axes[2].set_title("loadings and twice their standard errors", weight="bold")
-axes[2].set_xlim(-1.1, 1.1)
-axes[2].legend(frameon=False, loc="lower left")
-axes[2].spines[["top", "right", "left"]].set_visible(False)
-axes[2].tick_params(length=0)
+ax.axvline(0, color="#dfddd6", lw=1, zorder=0)
+ax.set_title("loadings and twice their standard errors", weight="bold")
+ax.set(xlim=(-1.1, 1.1), ylim=(29.8, -0.8))
+ax.set_yticks(range(30), table.feature_names[order])
+ax.legend(frameon=False, loc="lower left")
+ax.spines[["top", "right", "left"]].set_visible(False)
+ax.tick_params(length=0)
 plt.show()
 
 # %%

@@ -75,7 +75,7 @@ def test_rotated_factors_are_simpler_and_have_errors(run_example):
     found = run_example("plot_rotation")
     assert np.sum(found["found"].loadings ** 4) > 1.1 * np.sum(found["loadings"] ** 4)
     assert found["found"].standard_errors.shape == (30, 4)
-    assert found["n_figures"] == 1
+    assert found["n_figures"] == 2
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
