@@ -31,7 +31,8 @@ def site(tmp_path_factory):
     ignored = shutil.ignore_patterns("auto_examples", "api", "__pycache__")
     for name in ("docs", "examples"):
         shutil.copytree(ROOT / name, root / name, ignore=ignored)
-    for name in ("CHANGELOG.md", "CONTRIBUTING.md", f"{RESULTS}/README.md", f"{RESULTS}/gpu.jsonl"):
+    linked = [f"{RESULTS}/README.md", f"{RESULTS}/gpu.jsonl", "experiments/reproduction/results/report.html"]
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md", *linked):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "plot_gallery=0", "docs", "site"]
