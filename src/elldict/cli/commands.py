@@ -68,7 +68,7 @@ def demo(
 ) -> None:
     """Recover a hidden dictionary, learn one from handwritten digits, and write a page about both.
 
-    Takes under a minute and needs no network. The picture in the README was made by
+    Takes under a minute and needs no network. The picture in docs/first-steps.md was made by
     'elldict demo --picture docs/images/demo.png --force'.
     """
     _require_page_packages("the demo", "demo")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -210,12 +210,7 @@ class EvaluationKernel:
                 weights = xp.astype(weights, dtype, copy=False)
                 work.weigh(weights)
 
-            def weigh(array: Array) -> Array:
-                """Rows of an array (b, m), each times its weight."""
-                if weights is None:
-                    return array
-                return work.map(xp.multiply, array, weights[:, None], into="tile weighted")
-
+            weigh = partial(_weigh, weights=weights, work=work, xp=xp)
             # centred here, not in the products: a large mean would cost them their digits
             Y = Y if mean is None else work.map(xp.subtract, Y, mean, into="tile samples")
             Y = Y if rescale == 1 else work.map(xp.multiply, Y, rescale, into="tile samples")
@@ -261,6 +256,11 @@ class EvaluationKernel:
             return Statistics(n_rows, value, G, slope, g2, z2, gz, inactive, secondary, crossed, extra)
 
         return evaluate_tile
+
+
+def _weigh(array: Array, *, weights: Array | None, work: Any, xp: Any) -> Array:
+    """Rows of an array (b, m), each times its weight, if there are any."""
+    return array if weights is None else work.map(xp.multiply, array, weights[:, None], into="tile weighted")
 
 
 def _sum_inactive(weights: Array, Y: Array, xp: Any) -> Array:

@@ -75,9 +75,9 @@ def expected_error(
     Notes
     -----
     Small rotations between a pair of atoms are asymptotically normal; their variance follows from the moments of one
-    noisy code s, with v = E s^2 and g = sign(s)|s|^(p-1), or below 2, where |s| is smoothed over one root mean square,
-    g = s - s (s^2/v + 1)^(p/2-1). Rotations among the m atoms found and rotations out of their
-    span count apart, which gives
+    noisy code s, with v = E s^2 and ``g = sign(s) |s|^(p-1)``, or below 2, where ``|s|`` is smoothed over one root mean
+    square, g = s - s (s^2/v + 1)^(p/2-1). Rotations among the m atoms found and rotations out of their span count
+    apart, which gives
 
         F(sigma) = [(m-1)(v E g^2 - (E g s)^2) + 2 (n-m) v E g^2] / (r (v E g' - E g s)^2).
 

@@ -71,7 +71,7 @@ def sharpness_constant(p: float, noise_std: float = 0.0) -> float:
 
     and, averaged over the rows of an orthogonal Q, the same with ||Q - P||_F^2 / n for some signed permutation P.
     Both are true; the printed proofs need four repairs.
-    (1) "r = |1 - q_n|^2 = eps^2" should read r = 1 - |q_n| <= eps^2 = 1 - q_n^2.
+    (1) ``r = |1 - q_n|^2 = eps^2`` should read ``r = 1 - |q_n| <= eps^2 = 1 - q_n^2``.
     (2) The last displays of the noisy version carry a factor 2 too many under c, and lose eta^2 under the mean.
     (3) ||Q - P||_2 has to be the Frobenius norm.
     (4) Rows may share their nearest unit vector, so step (b) is no equality. The claim holds all the same: rows with an

@@ -1,0 +1,49 @@
+"""
+How many components? Handwritten digits
+=======================================
+
+A fit returns as many atoms as it is asked for. :func:`elldict.stability` fits random halves of the samples for each
+number of them, and says which atoms come back.
+"""
+
+# %%
+# 1797 digits of 8x8 pixels come with scikit-learn. A path of five numbers with three pairs of halves is 35 small fits.
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+
+import elldict
+
+digits = load_digits().data
+model = elldict.LpICA(random_state=0, halves=False)
+path = elldict.stability(model, digits, n_components=[10, 20, 25, 30, 40], n_splits=3, random_state=0)
+print(path)
+
+# %%
+figure, ax = plt.subplots(figsize=(9, 5), layout="constrained")
+path.plot(ax=ax)
+plt.show()
+
+# %%
+# The atoms of the number with the most stable ones, the most stable first, each with its value. The first are strokes
+# that anyone would draw; the last are what was left over.
+
+chosen = path.n_components.index(path.best)
+values, atoms = path.values[chosen], path.mixing[chosen].T
+order = np.argsort(-values)
+figure, axes = plt.subplots(3, 10, figsize=(12, 4.6), layout="constrained")
+for ax in axes.flat:
+    ax.axis("off")
+for ax, number in zip(axes.flat, order, strict=False):
+    atom = atoms[number] / np.max(np.abs(atoms[number]))
+    ax.imshow(atom.reshape(8, 8), cmap="PuOr_r", vmin=-1, vmax=1)
+    known = values[number] >= 0.9
+    ax.set_title(f"{values[number]:.2f}", color="#4338ca" if known else "#5c606c", weight="bold" if known else "normal")
+plt.show()
+
+# %%
+# Few atoms of so few digits are stable: 900 of them in a half are hardly enough. That is what the path is for. With
+# more samples more of them would be; with more components they are found no better.
+
+# sphinx_gallery_thumbnail_number = 2

@@ -1,0 +1,121 @@
+"""
+Axes of word vectors, and what they mean
+========================================
+
+Vectors of words have hundreds of entries that mean nothing one by one. In another basis they do: each word then has a
+few large codes, and the words with the largest ones tell what an axis is about.
+"""
+
+# %%
+# Vectors of the words of a library
+# ---------------------------------
+# The text is the documentation of NumPy, SciPy and scikit-learn, which is installed already. A vector of a word is made
+# as in latent semantic analysis: which words stand within five places of it, as positive pointwise mutual information,
+# reduced to 40 principal directions.
+
+import importlib
+import pkgutil
+import re
+import warnings
+from collections import Counter
+
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy
+import scipy.sparse
+import sklearn
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+from sklearn.utils.extmath import randomized_svd
+
+import elldict
+
+
+def read_docstrings(package):
+    """Docstrings of the public functions and classes of a package, once each."""
+    texts = {}
+    modules = [package.__name__, *(f"{package.__name__}.{m.name}" for m in pkgutil.iter_modules(package.__path__))]
+    for name in modules:
+        if any(part.startswith("_") or part in ("tests", "conftest") for part in name.split(".")):
+            continue
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        things = [getattr(module, word, None) for word in dir(module) if not word.startswith("_")]
+        methods = [getattr(t, m) for t in things if isinstance(t, type) for m in dir(t) if not m.startswith("_")]
+        for thing in [*things, *methods]:
+            text = getattr(thing, "__doc__", None)
+            if callable(thing) and isinstance(text, str):
+                texts[text] = None
+    return list(texts)
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # some modules are deprecated
+    texts = [text for package in (np, scipy, sklearn) for text in read_docstrings(package)]
+plain = [re.sub(r"\s*>>>.*|\s*\.\. .*", " ", text).lower() for text in texts]
+words = [[w for w in re.findall(r"[a-z]{3,}", text) if w not in ENGLISH_STOP_WORDS] for text in plain]
+vocabulary = [word for word, count in Counter(w for text in words for w in text).most_common(3000) if count >= 15]
+place = {word: number for number, word in enumerate(vocabulary)}
+print(f"{len(texts)} docstrings, {sum(map(len, words))} words, {len(vocabulary)} different ones")
+
+WINDOW, N_AXES = 5, 40
+pairs = Counter()
+for text in words:
+    known = [place[w] for w in text if w in place]
+    for distance in range(1, WINDOW + 1):
+        pairs.update(zip(known, known[distance:], strict=False))
+(rows, columns), counts = np.array(list(pairs)).T, np.array(list(pairs.values()), float)
+together = scipy.sparse.coo_array((counts, (rows, columns)), shape=(len(vocabulary),) * 2)
+together = (together + together.T).tocoo()
+total, often = together.sum(), together.sum(axis=0)
+information = np.log(together.data * total / (often[together.row] * often[together.col]))
+matrix = scipy.sparse.coo_array((np.maximum(information, 0), (together.row, together.col)), together.shape).tocsr()
+U, strengths, _ = randomized_svd(matrix, N_AXES, random_state=0)
+vectors = U * np.sqrt(strengths)
+
+# %%
+# Axes
+# ----
+# Sources of words are skewed: many words have none of a topic, some have much. Signs are such that the long tail is
+# positive.
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", elldict.exceptions.NotIdentifiableWarning)  # atom_error_ is looked at below
+    ica = elldict.LpICA(N_AXES, random_state=0).fit(vectors)
+codes = ica.transform(vectors)
+codes *= np.sign((codes**3).mean(axis=0))
+surest = np.argsort(ica.atom_error_)
+
+for axis in surest[:12]:
+    strongest = [vocabulary[i] for i in np.argsort(-codes[:, axis])[:7]]
+    print(f"error {ica.atom_error_[axis]:.2f}:  {', '.join(strongest)}")
+
+# %%
+# The same for principal components: their strongest words have little in common.
+
+principal = U[:, :12] * np.sign((U[:, :12] ** 3).mean(axis=0))
+for axis in range(6):
+    print(", ".join(vocabulary[i] for i in np.argsort(-principal[:, axis])[:7]))
+
+# %%
+# Six words in either basis
+# -------------------------
+# In the basis found, most of a word is in one or two axes, each named by its own strongest word.
+
+shown = [word for word in ("eigenvalues", "poisson", "centroid", "fourier", "lasso", "spline") if word in place]
+figure, axes = plt.subplots(len(shown), 2, figsize=(12, 1.25 * len(shown)), sharex="col", layout="constrained")
+white = U / U.std(axis=0)
+for row, word in enumerate(shown):
+    for ax, basis, colour in zip(axes[row], (white, codes), ("#9a9ca6", "#4338ca"), strict=True):
+        ax.bar(range(N_AXES), basis[place[word]], color=colour)
+        ax.axhline(0, color="#dfddd6", lw=0.8)
+        ax.set_yticks([])
+        ax.spines[["top", "right", "left"]].set_visible(False)
+    axes[row, 0].set_ylabel(word, rotation=0, ha="right", va="center", weight="bold")
+    top = np.argmax(codes[place[word]])
+    named = vocabulary[int(np.argsort(-codes[:, top])[0])]
+    axes[row, 1].text(top + 1, 0.8 * codes[place[word], top], f"axis of '{named}'", fontsize=9, va="center")
+axes[0, 0].set_title("principal components", weight="bold")
+axes[0, 1].set_title("axes found by elldict", weight="bold")
+plt.show()

@@ -1,0 +1,141 @@
+"""The site: built without its gallery, every page stays within a phone and asks the network for nothing; tables are
+those of stored results; links of the README lead somewhere; and a wheel works in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+import elldict
+from experiments import tables
+from experiments.check_site import find_browser, list_pages, look
+
+ROOT = Path(__file__).parents[1]
+RESULTS = "experiments/benchmarks/results"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site without the pictures of examples, built as `make docs` does: warnings are errors."""
+    pytest.importorskip("sphinx_gallery")
+    pytest.importorskip("pydata_sphinx_theme")
+    root = tmp_path_factory.mktemp("clone")
+    ignored = shutil.ignore_patterns("auto_examples", "api", "__pycache__")
+    for name in ("docs", "examples"):
+        shutil.copytree(ROOT / name, root / name, ignore=ignored)
+    linked = [f"{RESULTS}/README.md", f"{RESULTS}/gpu.jsonl", "experiments/reproduction/results/report.html"]
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md", *linked):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "plot_gallery=0", "docs", "site"]
+    path = {**os.environ, "PYTHONPATH": str(Path(elldict.__file__).parents[1])}  # the package that is tested
+    result = subprocess.run(command, cwd=root, env=path, capture_output=True, text=True, check=False, timeout=300)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return root / "site"
+
+
+@pytest.mark.no_cover
+def test_the_site_has_a_page_for_every_public_name_and_every_example(site):
+    listed = {path.stem for path in (site / "api").glob("*.html")}
+    modules = {"datasets", "exceptions", "metrics", "theory", "plot", "mne"}
+    for name in set(elldict.__all__) - modules:
+        assert f"elldict.{name}" in listed
+    for module in modules & set(elldict.__all__):
+        for name in getattr(elldict, module).__all__:
+            assert f"elldict.{module}.{name}" in listed
+    for path in (ROOT / "examples").glob("plot_*.py"):
+        assert (site / "auto_examples" / f"{path.stem}.html").exists()
+
+
+@pytest.mark.no_cover
+def test_no_page_scrolls_sideways_on_a_phone_or_asks_the_network(site):
+    browser = find_browser()
+    if browser is None:
+        pytest.skip("no chromium on the PATH")
+    pages = [page for page in list_pages(site) if not page.startswith(("api/", "genindex", "py-modindex"))]
+    assert len(pages) > 25
+    assert [fault for seen in look(site, pages, browser) for fault in seen.faults] == []
+
+
+def test_the_browser_finds_what_is_wrong(tmp_path):
+    browser = find_browser()
+    if browser is None:
+        pytest.skip("no chromium on the PATH")
+    begin = "<!doctype html><meta name=viewport content='width=device-width'>"
+    (tmp_path / "wide.html").write_text(f"{begin}<div style='width:600px'>wide</div>")
+    (tmp_path / "asks.html").write_text(f"{begin}<img src='http://192.0.2.1/picture.png'><img src='none.png'>")
+    (tmp_path / "good.html").write_text(f"{begin}<p>good</p>")
+    asks, good, wide = look(tmp_path, list_pages(tmp_path), browser)
+    assert good.faults == []
+    assert "pixels wide in a window of 390" in wide.faults[0]
+    assert any("asks for http://192.0.2.1/picture.png" in fault for fault in asks.faults)
+    assert any("shows no" in fault and "none.png" in fault for fault in asks.faults)
+
+
+def test_tables_of_pages_are_those_of_stored_results():
+    pages = [page for page in tables.list_pages() if "<!-- table: " in page.read_text(encoding="utf-8")]
+    assert {page.name for page in pages} >= {"README.md", "benchmarks.md", "limit.md", "ica.md"}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert tables.fill(text) == text, f"{page.name} is not what is stored: run `python -m experiments.tables`"
+
+
+def test_a_changed_table_is_noticed():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert tables.fill(text.replace("**11.27**", "**99.99**")) == text
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_to_files(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
+
+
+@pytest.mark.no_cover
+def test_a_wheel_works_in_an_environment_of_its_own(tmp_path):
+    pytest.importorskip("hatchling")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    wheel = [*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(ROOT)]
+    subprocess.run(wheel, check=True, timeout=120)
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    built = next(tmp_path.glob("elldict-*.whl"))
+    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(built)], check=True)
+    own = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    # dependencies are those of this environment, which come after the wheel
+    Path(own, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    code = "import elldict, pathlib; print(pathlib.Path(elldict.__file__).parent); elldict.LpICA"
+    where = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env=bare
+    ).stdout.strip()
+    assert Path(where) == Path(own, "elldict")
+    shown = subprocess.run(
+        [tmp_path / "env" / "bin" / "elldict", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=bare,
+    ).stdout
+    assert elldict.__version__ in shown
+    assert not Path(own, "experiments").exists()
