@@ -245,7 +245,6 @@ class EvaluationKernel:
                 for name, term in terms.extra.items():
                     extra[name] = sum_term(term, n_rows, work, xp, known)
             if Quantities.CROSSED in self.quantities:
-                assert terms.slope is not None
                 crossed = cross_term(terms.slope, Z, work, xp)
             if Quantities.INACTIVE in self.quantities:
                 assert terms.inactive is not None, "only the likelihood knows which codes are inactive"
