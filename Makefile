@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: install demo reproduce test test-torch test-cuda lint docs wheel bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: install demo reproduce test test-slow coverage test-torch test-cuda lint docs wheel bench bench-quick bench-basins bench-iteration bench-limit clean
 
 # Everything that `make test`, `make test-torch` and `make lint` need.
 install: $(VENV)/.torch
@@ -15,6 +15,13 @@ reproduce: $(VENV)/.reproduce
 	$(BIN)/python -m experiments.reproduction --quick --jobs 2
 
 test: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+
+# What takes ten seconds and more, and the lines that tests reach: by a fourth slower.
+test-slow: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
+
+coverage: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
 
 # The tests of the solver once more with samples as tensors of torch, and by the ways that are meant for a graphics card:

@@ -10,7 +10,7 @@ import sys
 import tracemalloc
 import warnings
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +65,8 @@ def assert_same_fit(one, other):
             np.testing.assert_array_equal(value, found)
         elif name == "_state":
             np.testing.assert_array_equal(value.estimate.A, found.estimate.A)
+        elif is_dataclass(value):
+            np.testing.assert_equal(asdict(value), asdict(found))
         elif name != "random_state":
             assert value == found, name
 
@@ -637,6 +639,7 @@ def test_records_without_sense_are_refused(X, path):
             model_of(solver="power").fit(X, checkpoint=path, resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a matter of POSIX")
 def test_killed_and_resumed_gives_the_same_answer():
     script = [sys.executable, "-m", "experiments.campaign.kill_fits", "--small", "--kills", "2"]

@@ -260,6 +260,7 @@ def stepwise(cell, n_steps):
     return {"errors": [float(10.0 ** (-14 * t / n_steps)) for t in range(n_steps + 1)]}
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # tens of thousands of made-up results; the same lines are covered by the tests above
 def test_every_verdict_can_come_out_either_way():
     """Each claim holds in one of these worlds and does not in another; that of Figure 2 needs no samples."""

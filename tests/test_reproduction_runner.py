@@ -193,6 +193,7 @@ def command(*arguments):
     return [sys.executable, "-m", "experiments.reproduction", *arguments]
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     arguments = ["few-samples", "--trials", "40", "--out", str(tmp_path)]
     run = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, start_new_session=True, cwd=ROOT)
@@ -213,6 +214,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     assert (tmp_path / "report.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a matter of POSIX")
 def test_killed_and_resumed_gives_the_same_results():
     script = [

@@ -223,6 +223,7 @@ def test_a_callback_stops_a_fit_of_loud_samples_wherever_it_is(loud):
         assert "stopped by the callback" in model.status_
 
 
+@pytest.mark.slow
 def test_skewed_sources_of_different_laws_end_without_normalisation():
     """Normalised, they have an error that does not fall with the number of samples; as they are it does."""
     rng = np.random.default_rng(0)
