@@ -37,6 +37,9 @@ MOMENTUM = 0.6
 """Share of the last step that is taken again with the next. Where codes depend on each other so do the angles of pairs,
 and Newton's step for each pair by itself falls short."""
 
+LENGTHENING = 1.4
+"""Factor by which the longest angle of a step grows after each that was taken, and did not lower the objective."""
+
 MAX_VALUES = 2**20
 """Values of the samples from which the start is computed: 8 MB."""
 
@@ -90,22 +93,21 @@ class DependentStepper(Stepper):
         return moved, measure_step(here.A, moved)
 
     def take_step(self, here: Iterate, moved: Array) -> Iterate:
-        """Take the step if it does not lower the objective, otherwise one without momentum, or a shorter one."""
+        """Take the step if it does not lower the objective, otherwise a shorter one without momentum."""
         objective = here.objective
         if len(self.values) % REFRESH_STEPS == 0 and isinstance(objective, MixtureLikelihood):
             objective = MixtureLikelihood(update_mixture(objective.law, compute_codes(self.rows, moved)))
         there = self.evaluate(moved, objective)
         if not self._is_lower(there, here):
-            self.came_from, longest = here.A, min(MAX_ANGLE, 2 * self.direction.max_angle)
+            self.came_from, longest = here.A, min(MAX_ANGLE, LENGTHENING * self.direction.max_angle)
             self.direction = replace(self.direction, max_angle=longest)
             return there
-        shares = SHORTER_STEPS if self.came_from is None else (1.0, *SHORTER_STEPS)
         self.came_from, moved = None, self.direction(here.stats, here.A)
-        for share in shares:
+        for share in SHORTER_STEPS:
             there = self.evaluate(polar((1 - share) * here.A + share * moved), objective)
             if not self._is_lower(there, here):
                 break
-        # the next will be no longer than twice this one
+        # the next will be not much longer than this one
         longest = share * min(self.direction.max_angle, measure_step(here.A, moved))
         self.direction = replace(self.direction, max_angle=longest)
         return there
