@@ -30,6 +30,9 @@ MIN_HALVES_RATIO = 1.3
 MIN_SATURATED_RATIO, MIN_SATURATED = 0.5, 1e-4
 """Share of the error bar, and error, from which saturated features count."""
 
+LOST_ALONE = 0.9
+"""Error bar of the formula for independent codes above which an atom is lost, whatever halves say."""
+
 TOO_FEW_ERROR = 0.5
 """Error of atoms of no more samples than features, which are explained by many dictionaries."""
 
@@ -70,8 +73,15 @@ def _weigh_halves(
     """Error bars (m,) by halves if they say more than formulas for `atoms`, or for samples that differ in loudness.
 
     There formulas for codes that depend on each other say too much or too little, and halves more than what is said for
-    independent codes `alone`. Of errors that both halves have, as those of `correlated` codes, they know nothing.
+    independent codes `alone`. Of errors that both halves have, as those of `correlated` codes, they know nothing. Atoms
+    that are lost `alone`, because their codes look Gaussian, stay so, and have no part in the comparison.
     """
+    lost = alone > LOST_ALONE
+    if np.any(lost) and not np.all(lost):
+        known = ~lost
+        weighed, some = np.maximum(alone, halves), None if correlated is None else correlated[known]
+        weighed[known] = _weigh_halves(halves[known], atoms[known], alone[known], estimate, some)
+        return weighed
     if estimate.loudness is None:
         return np.maximum(atoms, halves) if np.mean(halves) > MIN_HALVES_RATIO * np.mean(atoms) else atoms
     if np.mean(halves) <= MIN_HALVES_RATIO * np.mean(alone):
