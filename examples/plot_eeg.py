@@ -81,8 +81,9 @@ raw.filter(1, None)
 ica, model = fit_ica(raw, n_components=13, random_state=0, return_model=True)
 topographies = ica.get_components()
 cosines = np.abs(np.corrcoef(topographies.T, fields.T)[:13, 13:])
-for name, found in zip(sources, np.argmax(cosines, axis=0), strict=True):
-    print(f"{name:13s} component {found:2d}, cosine of topographies {cosines[found, list(sources).index(name)]:.3f}")
+for name, found, cosine in zip(sources, np.argmax(cosines, axis=0), np.max(cosines, axis=0), strict=True):
+    off = np.degrees(np.sqrt(model.atom_error_[found] / 2))  # an error is twice the squared angle
+    print(f"{name:13s} component {found:2d}, cosine of topographies {cosine:.3f}, off by about {off:.0f} degrees")
 
 # %%
 # True topographies above, those found below.

@@ -393,3 +393,12 @@ def test_fault_45_atoms_beyond_the_rank_are_those_of_gram_and_schmidt(rng):
     for given in (rng.standard_normal((12, 5)), np.eye(12)[:, 3:8], np.repeat(rng.standard_normal((6, 5)), 2, axis=0)):
         columns = np.linalg.qr(given)[0]
         np.testing.assert_allclose(_canonical_basis(columns), orthogonalise_one_by_one(columns), atol=1e-9)
+
+
+def test_transposed_samples_are_refused_before_they_fill_the_memory():
+    """A recording as its readers give it: channels as rows. Its covariance would take 7 GB."""
+    X = np.broadcast_to(np.arange(32.0)[:, None], (32, 30_504))
+    with pytest.raises(ValueError, match=r"32 samples of 30504 features, .* would take 7\.4 GB: .* Give X\.T"):
+        elldict.LpDictionaryLearning().fit(X)
+    with pytest.raises(ValueError, match=r"Give X\.T"):
+        elldict.stability(elldict.LpICA(4), X)

@@ -57,15 +57,18 @@ def fit_ica(
     random_state : int or None, default=0
         Seed of the random starts.
     return_model : bool, default=False
-        Also return the fitted :class:`~elldict.LpICA`, whose `atom_error_` says how sure each component is.
+        Also return the fitted :class:`~elldict.LpICA`, whose `atom_error_` says how sure each component is, in their
+        order. Its samples are the principal components of MNE:
+        ``ica.get_sources(raw).get_data().T @ ica.mixing_matrix_.T``.
     **options
         Further parameters of :class:`~elldict.LpICA`, such as `n_init`, `halves` or `verbose`.
 
     Returns
     -------
     mne.preprocessing.ICA
-        Fitted. Components come in the order of the variance that they explain in the channels, the largest first; the
-        largest value of each topography is positive. With `return_model` a pair of it and the model.
+        Fitted. Components have the order of the model, which is the same for every seed if the components are; so the
+        numbers in warnings, and the entries of `atom_error_`, are those of MNE. The largest value of each topography is
+        positive. With `return_model` a pair of it and the model.
 
     See Also
     --------
@@ -83,7 +86,7 @@ def fit_ica(
     >>> ica.exclude, scores = ica.find_bads_eog(raw)  # doctest: +SKIP
     >>> cleaned = ica.apply(raw.copy())  # doctest: +SKIP
     """
-    _refuse_whitening(options)
+    _check_options(options)
     mne = _import_mne()
     continuous = isinstance(inst, mne.io.BaseRaw)
     if not continuous and not isinstance(inst, mne.BaseEpochs):
@@ -101,7 +104,12 @@ def fit_ica(
         warnings.filterwarnings("ignore", message=".*(converge|iterations).*")
         ica.fit(inst, verbose="error", **within)
     coordinates = _project(ica, inst, within)
-    model = LpICA(random_state=random_state, **options).fit(coordinates)
+    model = LpICA(coordinates.shape[1], random_state=random_state, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(coordinates)
+    for warning in caught:  # at the line of the user
+        warnings.warn(warning.message, stacklevel=2)
     _keep_components(ica, model)
     return (ica, model) if return_model else ica
 
@@ -114,9 +122,14 @@ def _import_mne() -> Any:
     return mne
 
 
-def _refuse_whitening(options: dict[str, Any]) -> None:
-    if "whiten" in options:
-        raise TypeError("fit_ica takes no whiten: MNE-Python's sources are those of whitened samples. Leave it out.")
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse what is not a parameter of LpICA, or would change what MNE's sources are."""
+    known = set(LpICA().get_params()) - {"n_components", "random_state", "whiten"}
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(
+            f"fit_ica takes no {unknown[0]}: expected one of its own parameters, or {', '.join(sorted(known))}."
+        )
 
 
 def _project(ica: ICA, inst: Any, within: dict[str, Any]) -> NDArray[np.float64]:
@@ -142,9 +155,6 @@ def _keep_components(ica: ICA, model: LpICA) -> None:
             f"Set n_components={n_found} or less."
         )
     ica.unmixing_matrix_, ica.mixing_matrix_ = model.unmixing_, model.mixing_
-    topographies = ica.get_components()  # (channels, k), of sources of variance one
-    order = np.argsort(-np.sum(topographies**2, axis=0), kind="stable")
-    signs = signs_of_largest(topographies.T[order])
-    ica.unmixing_matrix_ = signs * model.unmixing_[order]
-    ica.mixing_matrix_ = model.mixing_[:, order] * signs.T
+    signs = signs_of_largest(ica.get_components().T)
+    ica.unmixing_matrix_, ica.mixing_matrix_ = signs * model.unmixing_, model.mixing_ * signs.T
     ica.n_iter_ = model.n_iter_
