@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict.backend.base import to_numpy
 from elldict.data.file import import_optional
-from elldict.summary import read_atoms, read_errors
+from elldict.summary import WITHIN, read_atoms, read_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,9 +34,6 @@ LEAST_SIDE = 4
 
 MOST_SAMPLES, MOST_CONSECUTIVE = 5000, 1000
 """Samples whose codes are drawn, and those of a series."""
-
-WITHIN = 0.1
-"""Error up to which an atom counts as known, unless another is asked for: 13 degrees; pictures look alike then."""
 
 
 def atoms(

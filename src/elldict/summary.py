@@ -16,6 +16,9 @@ from elldict.backend.base import to_numpy
 EXACT = 1e-9
 """Error below which only the rounding of numbers is left."""
 
+WITHIN = 0.1
+"""Error up to which an atom may be looked at on its own: 13 degrees."""
+
 LARGE_ERROR = 0.3
 """Error from which angles are no longer told by it: as twice the squared angle it is 22 degrees, as 1 - cos^4 24."""
 
@@ -76,6 +79,10 @@ def _describe_codes(model: Any) -> Facts:
         yield "corruption", f"{100 * model.corruption_rate_:.2g} % of the entries, size {model.corruption_scale_:.3g}"
     yield "refinement", model.refined_ or "none"
     yield "expected error", format_error_and_angle(model.expected_error_)
+    errors = read_errors(model)
+    n_known = int(np.sum(errors <= WITHIN))
+    if n_known < len(errors):  # the mean is that of the worst
+        yield "known atoms", f"{n_known} of {len(errors)} to within {to_degrees(WITHIN):.2g} degrees"
 
 
 def find_changed(model: Any) -> list[tuple[str, Any]]:
