@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from elldict import __version__
 from elldict.data.dataset import Dataset
-from elldict.plot import MOST_IMAGES, MOST_PANELS, WITHIN, choose_kind, describe_end, find_names, read_laws
+from elldict.plot import MOST_IMAGES, MOST_PANELS, choose_kind, describe_end, find_names, read_laws
 from elldict.report.advice import Step, advise
 from elldict.report.assumptions import Check, check_assumptions
 from elldict.report.atom_plots import PANEL_INCHES, choose_columns, describe_atoms, describe_colours, draw_bars
@@ -25,6 +25,7 @@ from elldict.report.sampling import choose_samples, open_source, take_codes
 from elldict.report.style import Caption, Palette
 from elldict.summary import (
     EXACT,
+    WITHIN,
     describe_fit,
     find_changed,
     format_angle,
