@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from bs4 import BeautifulSoup
 
 import elldict
+
+sys.path.insert(0, str(Path(__file__).parent))
+from gallery import SIZE, cut_thumbnails  # noqa: E402
 
 os.environ.setdefault("MPLBACKEND", "agg")
 
@@ -63,14 +68,14 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": "/plot_",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery.ExampleOrder",
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,
     "write_computation_times": False,
     "min_reported_time": 1,
-    "thumbnail_size": (560, 360),
+    "thumbnail_size": SIZE,
     "matplotlib_animations": False,
     "abort_on_example_error": False,
 }
@@ -123,3 +128,4 @@ def setup(app: Any) -> None:
     """Names are escaped before numpydoc, whose priority is 500."""
     app.connect("autodoc-process-docstring", escape_names, priority=400)
     app.connect("html-page-context", fit_phones)
+    app.connect("builder-inited", cut_thumbnails, priority=900)  # after sphinx-gallery, which runs the examples then
