@@ -14,7 +14,7 @@ from bs4 import BeautifulSoup
 import elldict
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gallery import SIZE, cut_thumbnails  # noqa: E402
+from gallery import SIZE, cut_thumbnails
 
 os.environ.setdefault("MPLBACKEND", "agg")
 

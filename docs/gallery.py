@@ -11,9 +11,18 @@ SIZE = (560, 360)
 """Pixels of a thumbnail."""
 
 ORDER = (
-    "atoms_of_a_photograph denoise_photograph eeg sounds genes words rotation error_bars number_of_components "
-    "larger_than_memory stream"
-).split()
+    "atoms_of_a_photograph",
+    "denoise_photograph",
+    "eeg",
+    "sounds",
+    "genes",
+    "words",
+    "rotation",
+    "error_bars",
+    "number_of_components",
+    "larger_than_memory",
+    "stream",
+)
 """What is looked at first comes first; an example that is not listed comes last."""
 
 Box = tuple[float, float, float, float]
@@ -22,12 +31,12 @@ DETAILS: dict[str, tuple[int, tuple[Box, ...]]] = {
     "denoise_photograph": (1, ((0.0, 0.57, 0.197, 1.0), (0.603, 0.57, 0.797, 1.0))),
     "eeg": (1, ((0.39, 0.0, 1.0, 1.0),)),
     "error_bars": (1, ((0.0, 0.0, 1.0, 0.86),)),
-    "genes": (1, ((0.5, 0.0, 1.0, 1.0),)),
-    "larger_than_memory": (1, ((0.0, 0.0, 0.72, 1.0),)),
-    "number_of_components": (2, ((0.0, 0.0, 0.42, 0.68),)),
-    "sounds": (1, ((0.51, 0.05, 0.995, 0.6),)),
-    "stream": (1, ((0.5, 0.0, 1.0, 1.0),)),
-    "words": (1, ((0.54, 0.03, 1.0, 0.56),)),
+    "genes": (1, ((0.53, 0.0, 1.0, 1.0),)),
+    "larger_than_memory": (1, ((0.0, 0.0, 1.0, 1.0),)),
+    "number_of_components": (2, ((0.0, 0.0, 0.4, 0.64),)),
+    "sounds": (1, ((0.5, 0.05, 0.995, 0.585),)),
+    "stream": (1, ((0.53, 0.0, 1.0, 1.0),)),
+    "words": (1, ((0.54, 0.03, 1.0, 0.49),)),
 }
 """Of each example: the number of a figure, and parts of it that are put side by side (left, top, right, bottom)."""
 
