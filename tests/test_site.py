@@ -103,7 +103,11 @@ def test_links_lead_to_files(page):
 
 
 def read_title(page: Path) -> str:
-    return next(line[2:] for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("# "))
+    text = page.read_text(encoding="utf-8")
+    included = re.match(r"```\{include\} (\S+)", text)
+    if included:
+        return read_title(page.parent / included[1])
+    return next(line[2:] for line in text.splitlines() if line.startswith("# "))
 
 
 @pytest.mark.parametrize("page", ["index", "questions", "evidence", "how-it-works"])
