@@ -84,7 +84,10 @@ def print_found(X: Matrix, path: Sequence[int], n_splits: int, n_repeats: int) -
 
 def draw_path(found: Stability, picture: Path, size: tuple[float, float]) -> None:
     figure = Figure(figsize=size, layout="constrained")
-    found.plot(figure.add_subplot())
+    axes = figure.add_subplot()
+    found.plot(axes)
+    if size[0] < size[1]:
+        axes.set_title("Atoms that come back", loc="left", weight="bold", pad=22)  # the title of the wide one is cut
     figure.savefig(picture, dpi=150)
 
 
