@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
+from bs4 import BeautifulSoup
+
 import elldict
+
+sys.path.insert(0, str(Path(__file__).parent))
+from gallery import SIZE, cut_thumbnails
 
 os.environ.setdefault("MPLBACKEND", "agg")
 
@@ -61,14 +68,14 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": "/plot_",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery.ExampleOrder",
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,
     "write_computation_times": False,
     "min_reported_time": 1,
-    "thumbnail_size": (560, 360),
+    "thumbnail_size": SIZE,
     "matplotlib_animations": False,
     "abort_on_example_error": False,
 }
@@ -87,6 +94,38 @@ def escape_names(app: Any, what: str, name: str, thing: Any, options: Any, lines
         lines[number] = (field or "") + "".join(parts)
 
 
+LONGEST_CELL = 34
+"""Characters of the longest cell, above which a table is one of words: four such columns do not fit on a phone."""
+
+
+def label_table(table: Any) -> None:
+    """Tables of words are stacked on phones, a card a row, so each cell has its heading; others scroll, and say so."""
+    heads = [cell.get_text(" ", strip=True) for cell in table.select("thead th")]
+    rows = [row.find_all("td", recursive=False) for row in table.select("tbody tr")]
+    words = any(len(cell.get_text(" ", strip=True)) > LONGEST_CELL for row in rows for cell in row[1:])
+    table["class"] = [*table.get("class", []), "stacks" if words else "scrolls" if len(heads) > 3 else "fits"]
+    for row in rows:
+        for cell, head in zip(row, heads, strict=False):
+            cell["data-head"] = head
+            if not cell.get_text(strip=True):
+                cell["class"] = [*cell.get("class", []), "empty"]
+
+
+def fit_phones(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:  # noqa: ARG001
+    """Headings for the cells of tables, and pictures that open in full size."""
+    if "body" not in context or doctree is None or page.startswith("api/"):
+        return
+    body = BeautifulSoup(context["body"], "html.parser")
+    for table in body.select("table.docutils, table.table"):
+        label_table(table)
+    for image in body.find_all("img"):
+        if image.find_parent("a") is None and not image.find_parent(class_="sphx-glr-thumbcontainer"):
+            image.wrap(body.new_tag("a", href=image["src"], title="Open in full size", **{"class": "full-size"}))
+    context["body"] = str(body)
+
+
 def setup(app: Any) -> None:
-    """Before numpydoc, whose priority is 500."""
+    """Names are escaped before numpydoc, whose priority is 500."""
     app.connect("autodoc-process-docstring", escape_names, priority=400)
+    app.connect("html-page-context", fit_phones)
+    app.connect("builder-inited", cut_thumbnails, priority=900)  # after sphinx-gallery, which runs the examples then

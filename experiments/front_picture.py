@@ -1,6 +1,6 @@
 """The picture of the front page: a photograph, its atoms, and what held-out patches gain by those of every method.
 
-python -m experiments.front_picture    # writes docs/images/front.png, gains from what is stored
+python -m experiments.front_picture    # writes docs/images/front.png and front-tall.png, gains from what is stored
 
 The photograph is scikit-image's portrait of a cat, which comes with the package.
 """
@@ -8,6 +8,7 @@ The photograph is scikit-image's portrait of a cat, which comes with the package
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -28,6 +29,13 @@ SIZE, N_ATOMS, COLUMNS = 10, 84, 12
 N_PATCHES = 24_000
 NAMES = ("FastICA", "Picard", "elldict")
 """Of FastICA's two contrasts the better one is shown."""
+
+TITLES = ("A photograph", f"The {N_ATOMS} atoms of its patches", "Fit to new patches")
+GAIN = "nats a patch of 6x6 pixels,\nabove whitening alone"
+
+WIDE = ((0.25, 0.3, 5.55, 3.69), (6.05, 0.3, 6.32, 3.69), (12.75, 0.3, 3.6, 3.69))
+TALL = ((0.25, 8.9, 5.9, 3.75), (0.25, 4.7, 5.9, 3.45), (0.25, 0.3, 5.9, 3.6))
+"""Places of the panels: left, bottom, width, height in inches; side by side, and below each other for phones."""
 
 Matrix = NDArray[np.float64]
 
@@ -55,16 +63,28 @@ def draw_gains(ax: Any) -> None:
     rows = next(rows for rows in read_sets(Store(BENCHMARK_RESULTS / "real.jsonl")) if "chelsea" in rows[0]["set"])
     plain = [row for row in rows if "whiten" not in row["method"]]  # default settings
     gains = {name: max(row["gain"] for row in plain if row["method"].startswith(name)) for name in NAMES}
-    colours = [LIGHT.curves[0] if name == "elldict" else LIGHT.plain for name in gains]
-    bars = ax.barh(list(gains), list(gains.values()), color=colours, height=0.62)
-    ax.bar_label(bars, fmt="%.1f", padding=5, size=17, weight="bold", color=LIGHT.ink)
-    ax.set_title("gain on new patches", size=16, weight="bold", loc="left")
-    ax.set_xlabel("log density, nats (6x6 pixels)", color=LIGHT.muted)
-    ax.set_xlim(0, 1.18 * max(gains.values()))
-    ax.invert_yaxis()
-    ax.spines[:].set_visible(False)
-    ax.tick_params(length=0, labelsize=15)
-    ax.set_xticks([])
+    for place, (name, gain) in enumerate(gains.items()):
+        colour = LIGHT.curves[0] if name == "elldict" else LIGHT.plain
+        ax.barh(place, gain, color=colour, height=0.42)
+        ax.text(0, place - 0.33, name, size=16, va="center")
+        ax.text(gain + 0.1, place, f"{gain:.1f}", size=18, weight="bold", va="center")
+    ax.set(xlim=(0, 1.18 * max(gains.values())), ylim=(len(gains) - 0.15, -0.55))
+    ax.text(0, len(gains) - 0.42, GAIN, size=13, color=LIGHT.muted, va="center")
+    ax.axis("off")
+
+
+def draw(image: Matrix, atoms: Matrix, shape: tuple[float, float], places: Sequence[Sequence[float]]) -> Figure:
+    """Three panels at given places (left, bottom, width, height in inches), each with its title right above."""
+    figure = Figure(figsize=shape, facecolor="white")
+    panels = [figure.add_axes((x / shape[0], y / shape[1], w / shape[0], h / shape[1])) for x, y, w, h in places]
+    panels[0].imshow(image, aspect="auto")
+    panels[1].imshow(make_sheet(atoms), interpolation="nearest", aspect="auto")
+    for ax in panels[:2]:
+        ax.axis("off")
+    draw_gains(panels[2])
+    for (x, y, _, h), title in zip(places, TITLES, strict=True):
+        figure.text(x / shape[0], (y + h + 0.14) / shape[1], title, size=17, weight="bold", va="baseline")
+    return figure
 
 
 def main() -> None:
@@ -78,16 +98,8 @@ def main() -> None:
     atoms = np.asarray(model.mixing_.T)
     style: Any = {"font.size": 14, "text.color": LIGHT.ink, "font.family": "sans-serif"}
     with mpl.rc_context(style):
-        figure = Figure(figsize=(16.5, 4.4), layout="constrained", facecolor="white")
-        left, middle, right = figure.subplots(1, 3, width_ratios=(1.5, 1.72, 0.95))
-        left.imshow(image)
-        left.set_title("a photograph", size=16, weight="bold", loc="left")
-        middle.imshow(make_sheet(atoms), interpolation="nearest")
-        middle.set_title(f"the {N_ATOMS} atoms of its patches", size=16, weight="bold", loc="left")
-        draw_gains(right)
-        for ax in (left, middle):
-            ax.axis("off")
-        figure.savefig(IMAGES / "front.png", dpi=110, metadata={"Software": None})
+        draw(image, atoms, (16.5, 4.5), WIDE).savefig(IMAGES / "front.png", dpi=110, metadata={"Software": None})
+        draw(image, atoms, (6.4, 13.2), TALL).savefig(IMAGES / "front-tall.png", dpi=110, metadata={"Software": None})
 
 
 if __name__ == "__main__":

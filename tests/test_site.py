@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import elldict
+from elldict.exceptions import NotIdentifiableWarning
 from experiments import tables
 from experiments.check_site import find_browser, list_pages, look
 
@@ -99,6 +100,34 @@ def test_links_lead_to_files(page):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def read_title(page: Path) -> str:
+    text = page.read_text(encoding="utf-8")
+    included = re.match(r"```\{include\} (\S+)", text)
+    if included:
+        return read_title(page.parent / included[1])
+    return next(line[2:] for line in text.splitlines() if line.startswith("# "))
+
+
+@pytest.mark.parametrize("page", ["index", "questions", "evidence", "how-it-works"])
+def test_a_card_has_the_title_of_its_page(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    cards = dict(re.findall(r"card\} (.+)\n:link: ([\w-]+)\n", text))  # no gallery: its page is written by a build
+    assert len(cards) >= 4
+    assert {card: read_title(ROOT / "docs" / f"{link}.md") for card, link in cards.items()} == {c: c for c in cards}
+
+
+def test_the_lines_of_the_front_page_run_and_print_what_it_says(capsys):
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    code, shown = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL)[1] for kind in ("python", "text"))
+    with pytest.warns(NotIdentifiableWarning) as warned:
+        exec(code, {})
+    printed = [float(word) for word in capsys.readouterr().out.split()]
+    # digits are rounded to 0.01, and other libraries of linear algebra may move an error by as much again
+    assert printed == pytest.approx([float(word) for word in shown.split()], abs=0.02)
+    quoted = re.search(r"a warning: \*(.+?) …\*", text)[1]
+    assert any(str(each.message).startswith(quoted) for each in warned)
 
 
 def test_the_readme_is_short():

@@ -1,6 +1,6 @@
 """Stability of atoms: seconds of a path, and whether atoms called stable on half of the samples are found on the other.
 
-python -m experiments.benchmarks.stability                            # digits; writes docs/images/stability.png
+python -m experiments.benchmarks.stability                            # digits; draws docs/images/stability*.png
 python -m experiments.benchmarks.stability --data FILE --path 20 40   # a .npy file, or the array X of a .npz file
 
 The second table: a random half of the samples is given to `elldict.stability`, which never sees the other. An atom is
@@ -82,6 +82,15 @@ def print_found(X: Matrix, path: Sequence[int], n_splits: int, n_repeats: int) -
         print(f"  {name:>12s}   {stable:6.0f}   {both:23.0f}   {share:>7s}   {found:.0f} of {n_repeats * k}")
 
 
+def draw_path(found: Stability, picture: Path, size: tuple[float, float]) -> None:
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    found.plot(axes)
+    if size[0] < size[1]:
+        axes.set_title("Atoms that come back", loc="left", weight="bold", pad=22)  # the title of the wide one is cut
+    figure.savefig(picture, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a .npy file, or a .npz file with an array X, one sample a row")
@@ -98,9 +107,8 @@ def main() -> None:
     print_chance(X, max(options.path))
     picture = options.picture or (PICTURE if options.data is None else None)
     if picture is not None:
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
-        found.plot(figure.add_subplot())
-        figure.savefig(picture, dpi=150)
+        draw_path(found, picture, (8.0, 4.5))
+        draw_path(found, picture.with_stem(f"{picture.stem}-tall"), (4.4, 5.0))  # for phones
     if options.halves:
         print_found(X, options.path, options.splits, options.halves)
 
