@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from elldict.report.atom_plots import LETTER_INCHES, measure_width, shorten
+from elldict.report.atom_plots import LETTER_INCHES, measure_ratio, measure_width, shorten
 from elldict.report.style import LIGHT, Caption, frame_axes
 
 Matrix = NDArray[np.float64]
@@ -16,8 +16,11 @@ Matrix = NDArray[np.float64]
 MOST_ROWS, MOST_FACTORS = 40, 8
 """Rows whose names can be read, and factors that fit beside each other."""
 
-MOST_LETTERS = 26
+MOST_LETTERS = 28
 """Of a name."""
+
+TITLE_INCHES = 0.25
+"""Room above a panel for its title."""
 
 N_ERRORS = 2.0
 """Standard errors of a bar to each side, and of a loading that is drawn in colour: about 95 %."""
@@ -45,9 +48,9 @@ def draw_loadings(
     labels = [shorten(names[row], MOST_LETTERS) for row in rows]
     left = min(0.5, LETTER_INCHES * (max(map(len, labels)) + 2) / measure_width(axes))
     reach = 1.08 * float(np.max(np.abs(loadings[rows]) + (0 if errors is None else N_ERRORS * errors[rows])))
-    width = (1 - left) / k
+    width, height = (1 - left) / k, 1 - min(0.3, TITLE_INCHES * measure_ratio(axes) / measure_width(axes))
     for factor in range(k):
-        panel = axes.inset_axes((left + factor * width, 0.0, 0.92 * width, 0.94))
+        panel = axes.inset_axes((left + factor * width, 0.0, 0.92 * width, height))
         _draw_panel(panel, loadings[rows, factor], None if errors is None else errors[rows, factor])
         panel.set_xlim(-reach, reach)
         panel.set_title(f"factor {factor + 1}", size="medium", color=LIGHT.ink, pad=4)
