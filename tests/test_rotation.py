@@ -338,6 +338,7 @@ def test_summary_has_names_errors_communalities_and_blanks():
 def test_summary_of_many_loadings_is_short():
     found = elldict.rotate(np.random.default_rng(14).laplace(size=(1000, 20)), n_init=1, standard_errors=False)
     assert "... and 940 more rows and 12 more factors" in str(found)
+    assert "of the variance" not in str(found)  # communalities above one: variables have not unit variance
 
 
 def test_rotator_names_factors():
@@ -358,8 +359,10 @@ def test_loadings_are_drawn_by_factor_with_their_errors():
     for factor, panel in enumerate(panels):
         drawn = panel.collections[-1].get_offsets()
         np.testing.assert_allclose(np.sort(drawn[:, 0]), np.sort(found.loadings[:, factor]))
-    with pytest.raises(TypeError, match="a Rotation"):
+    with pytest.raises(TypeError, match="draws a Rotation"):
         elldict.plot.loadings(HARMAN)
+    with pytest.raises(TypeError, match=r"found a Rotation: plot\.loadings draws it"):
+        elldict.plot.atoms(found)
     plt.close("all")
 
 

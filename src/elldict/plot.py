@@ -82,6 +82,8 @@ def atoms(
     >>> ax.get_title(loc="left")
     '12 atoms, strongest first'
     """
+    if isinstance(model, Rotation):
+        raise TypeError("plot.atoms draws a fitted model, found a Rotation: plot.loadings draws it.")
     check_is_fitted(model)
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}, expected one of {', '.join(map(repr, KINDS))}.")

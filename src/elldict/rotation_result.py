@@ -17,6 +17,9 @@ MOST_ROWS, MOST_FACTORS = 60, 8
 MOST_LETTERS = 28
 """Of a name."""
 
+MOST_COMMUNALITY = 1.05
+"""Of a variable with unit variance: one, and a little more in factor analyses that end beyond it (Heywood cases)."""
+
 Matrix = NDArray[np.float64]
 
 
@@ -119,39 +122,34 @@ def make_table(loadings: Matrix, errors: Matrix | None, names: Sequence[str], le
     """Lines of a table: a row a variable, a column a factor, blank below `least`; then sums of squares."""
     p, k = loadings.shape
     n_rows, n_factors = min(p, MOST_ROWS), min(k, MOST_FACTORS)
-    errors = None if errors is None else errors[:n_rows, :n_factors]
     cells = [["", *(f"factor {number + 1}" for number in range(n_factors)), "communality"]]
     for row in range(n_rows):
-        values = [
-            ""
-            if abs(loadings[row, j]) < least
-            else _format(loadings[row, j], None if errors is None else errors[row, j])
-            for j in range(n_factors)
-        ]
-        cells.append([names[row][:MOST_LETTERS], *values, f"{np.sum(loadings[row] ** 2):.2f}"])
-    squares = np.sum(loadings**2, axis=0)
-    after = 0 if errors is None else len(" (0.00)")  # below the loadings, not below their errors
-    cells.append(
-        ["sum of squares", *(f"{value:.2f}{' ' * after}" for value in squares[:n_factors]), f"{squares.sum():.2f}"]
-    )
-    shares = [f"{100 * value / p:.0f} %" for value in squares]
-    cells.append(
-        [
-            "of the variance",
-            *(f"{share}{' ' * after}" for share in shares[:n_factors]),
-            f"{100 * squares.sum() / p:.0f} %",
-        ]
-    )
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    lines = [
-        "  ".join(
-            [f"{row[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in cells
-    ]
+        sure = [None] * n_factors if errors is None else errors[row, :n_factors].tolist()
+        values = zip(loadings[row, :n_factors].tolist(), sure, strict=True)
+        texts = [_format(value, error) if abs(value) >= least else "" for value, error in values]
+        cells.append([names[row][:MOST_LETTERS], *texts, f"{np.sum(loadings[row] ** 2):.2f}"])
+    after = "" if errors is None else " " * len(" (0.00)")  # below the loadings, not below their errors
+    totals = _sum_factors(loadings, n_factors, after)
+    widths = [max(len(row[column]) for row in [*cells, *totals]) for column in range(len(cells[0]))]
     left = [f"{p - n_rows} more rows"] * (p > n_rows) + [f"{k - n_factors} more factors"] * (k > n_factors)
     more = [f"... and {' and '.join(left)}"] if left else []
-    return [line.rstrip() for line in [*lines[:-2], *more, "", *lines[-2:]]]
+    return [*(_join(row, widths) for row in cells), *more, "", *(_join(row, widths) for row in totals)]
+
+
+def _sum_factors(loadings: Matrix, n_factors: int, after: str) -> list[list[str]]:
+    """Sums of squares of factors; their shares too, unless communalities say that variances are not one."""
+    squares = np.sum(loadings**2, axis=0)
+    rows = [["sum of squares", *(f"{value:.2f}{after}" for value in squares[:n_factors]), f"{squares.sum():.2f}"]]
+    if np.max(np.sum(loadings**2, axis=1)) <= MOST_COMMUNALITY:
+        shares = [f"{100 * value / len(loadings):.0f} %" for value in (*squares[:n_factors], squares.sum())]
+        rows.append(["of the variance", *(f"{share}{after}" for share in shares[:-1]), shares[-1]])
+    return rows
+
+
+def _join(row: list[str], widths: list[int]) -> str:
+    """A line: the name on the left, numbers on the right of their columns."""
+    numbers = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+    return "  ".join([f"{row[0]:<{widths[0]}}", *numbers]).rstrip()
 
 
 def _format(value: float, error: float | None) -> str:
