@@ -353,6 +353,7 @@ def test_loadings_are_drawn_by_factor_with_their_errors():
     ax = elldict.plot.loadings(found, names=list("abcdefgh"))
     panels = ax.child_axes
     assert [panel.get_title() for panel in panels] == ["factor 1", "factor 2"]
+    np.testing.assert_allclose(panels[0].get_xticks(), [-0.5, 0, 0.5])
     labels = [label.get_text() for label in panels[0].get_yticklabels()]
     assert sorted(labels) == list("abcdefgh")
     assert set(labels[:4]) == set("abcd")  # by the factor of the largest loading

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,16 +49,24 @@ def draw_loadings(
     labels = [shorten(names[row], MOST_LETTERS) for row in rows]
     left = min(0.5, LETTER_INCHES * (max(map(len, labels)) + 2) / measure_width(axes))
     reach = 1.08 * float(np.max(np.abs(loadings[rows]) + (0 if errors is None else N_ERRORS * errors[rows])))
+    tick = _choose_tick(reach)
     width, height = (1 - left) / k, 1 - min(0.3, TITLE_INCHES * measure_ratio(axes) / measure_width(axes))
     for factor in range(k):
         panel = axes.inset_axes((left + factor * width, 0.0, 0.92 * width, height))
         _draw_panel(panel, loadings[rows, factor], None if errors is None else errors[rows, factor])
-        panel.set_xlim(-reach, reach)
+        panel.set(xlim=(-reach, reach), xticks=[-tick, 0, tick])
         panel.set_title(f"factor {factor + 1}", size="medium", color=LIGHT.ink, pad=4)
         panel.set_yticks(range(len(rows)), labels if factor == 0 else [""] * len(rows), parse_math=False)
         panel.tick_params(axis="y", labelcolor=LIGHT.ink, labelsize="small")
     axes.axis("off")
     return _describe(loadings.shape, (len(rows), k), source)
+
+
+def _choose_tick(reach: float) -> float:
+    """The largest 1, 2 or 5 times a power of ten whose label does not meet that of the next panel."""
+    most = 0.8 * reach
+    power = 10.0 ** math.floor(math.log10(most))
+    return max(step * power for step in (1, 2, 5) if step * power <= most)
 
 
 def _draw_panel(panel: Axes, values: Matrix, errors: Matrix | None) -> None:
@@ -72,7 +81,6 @@ def _draw_panel(panel: Axes, values: Matrix, errors: Matrix | None) -> None:
         panel.hlines(places, values - reach, values + reach, colors=colours.tolist(), linewidth=1.6, zorder=2)
     panel.scatter(values, places, s=22, color=colours.tolist(), zorder=3)
     panel.set_ylim(len(values) - 0.4, -0.6)
-    panel.locator_params(axis="x", nbins=4)
     panel.tick_params(axis="x", labelsize="small")
 
 
