@@ -3,14 +3,16 @@ Factors that can be named: rotation with standard errors
 ========================================================
 
 Factors of a table are determined up to a rotation. Varimax chooses the one in which each factor has few large loadings,
-so that it can be named. :func:`elldict.rotate` does it from many starts, and says how sure each loading is.
+so that it can be named. :func:`elldict.rotate` does it from many starts, and a bootstrap of the observations says how
+sure each loading is.
 """
 
 # %%
 # Thirty measurements of tumours
 # ------------------------------
-# scikit-learn's table of breast cancer: ten measurements of the nuclei of cells, each as mean, standard error and worst
-# value. Four factors explain most of their correlations.
+# scikit-learn's table of breast cancer: ten measurements of the nuclei of cells in each of 569 tumours, as mean, as
+# worst value, and as "error", which is how much the nuclei of one tumour differ. Four factors explain most of their
+# correlations.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,59 +23,70 @@ from sklearn.preprocessing import StandardScaler
 import elldict
 
 table = load_breast_cancer()
-X = StandardScaler().fit_transform(np.log(table.data + 0.01))
-factors = FactorAnalysis(4, random_state=0).fit(X)
-loadings = factors.components_.T
+measured = np.log(table.data + 0.01)
+
+
+def find_loadings(rows):
+    """Loadings of four factors before rotation."""
+    X = StandardScaler().fit_transform(rows)
+    return FactorAnalysis(4, random_state=0).fit(X).components_.T
+
+
+loadings = find_loadings(measured)
 
 # %%
-# Rotated
-# -------
+# The same analysis of other tumours
+# ----------------------------------
+# A bootstrap: tumours are drawn with replacement, and their factors sought again. In each draw factors may come in
+# another order, sign or rotation; :func:`elldict.rotate` brings them together.
 
-found = elldict.rotate(loadings, "varimax", random_state=0)
-peer = FactorAnalysis(4, rotation="varimax", random_state=0).fit(X).components_.T
-print(f"ten starts end at criteria from {found.criteria.min():.3f} to {found.criteria.max():.3f}")
-print(f"largest standard error of a loading: {found.standard_errors.max():.3f}")
+rng = np.random.default_rng(0)
+n = len(measured)
+draws = [find_loadings(measured[rng.integers(n, size=n)]) for _ in range(50)]
+found = elldict.rotate(loadings, "varimax", bootstrap_loadings=draws, random_state=0)
+print(found.summary(table.feature_names))
 
+# %%
+# Before and after
+# ----------------
+# Rows are sorted by the rotated factor on which they load most. Unrotated factors are those of the analysis, in its
+# order.
+
+for name, values in (("unrotated", loadings), ("varimax", found.loadings)):
+    print(f"{name}: {np.sum(np.sum(np.abs(values) > 0.3, axis=1) > 1)} of 30 variables load on more than one factor")
+size = np.abs(found.loadings)
+order = np.lexsort((-size.max(axis=1), size.argmax(axis=1)))
 figure, axes = plt.subplots(1, 2, figsize=(9, 7.2), sharey=True, layout="constrained")
-order = np.argsort(np.argmax(np.abs(found.loadings), axis=1) * 10 - np.max(np.abs(found.loadings), axis=1))
-for ax, values, title in zip(axes, (loadings, found.loadings), ("before", "after varimax"), strict=True):
-    picture = ax.imshow(values[order], cmap="PuOr_r", vmin=-1, vmax=1, aspect="auto")
+for ax, values, title in zip(axes, (loadings, found.loadings), ("unrotated", "varimax"), strict=True):
+    picture = ax.imshow(values[order], cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
     ax.set_title(title, weight="bold")
-    ax.set_xticks(range(4), [f"factor {k + 1}" for k in range(4)], fontsize=9)
+    ax.set_xticks(range(4), [f"{title} {k + 1}" for k in range(4)], fontsize=8)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 axes[0].set_yticks(range(30), table.feature_names[order])
-figure.colorbar(picture, ax=axes[1], shrink=0.5, label="loading")
+figure.colorbar(picture, ax=axes, shrink=0.5, label="loading")
 plt.show()
 
 # %%
-# With their errors: what of the simple structure is there, and what may be chance.
+# How sure each loading is
+# ------------------------
+# Bars are twice the standard error: what loadings would differ by, had other tumours been measured.
 
-figure, ax = plt.subplots(figsize=(9, 7.2), layout="constrained")
-for factor, colour in enumerate(["#4338ca", "#0f766e", "#c2410c", "#9a9ca6"]):
-    ax.errorbar(
-        found.loadings[order, factor],
-        np.arange(30) + 0.15 * (factor - 1.5),
-        xerr=2 * found.standard_errors[order, factor],
-        fmt="o",
-        ms=4,
-        lw=1,
-        color=colour,
-        label=f"factor {factor + 1}",
-    )
-ax.axvline(0, color="#dfddd6", lw=1, zorder=0)
-ax.set_title("loadings and twice their standard errors", weight="bold")
-ax.set(xlim=(-1.1, 1.1), ylim=(29.8, -0.8))
-ax.set_yticks(range(30), table.feature_names[order])
-ax.legend(frameon=False, loc="lower left")
-ax.spines[["top", "right", "left"]].set_visible(False)
-ax.tick_params(length=0)
+elldict.plot.loadings(found, names=table.feature_names)
 plt.show()
 
 # %%
-# Size (radius, perimeter, area), shape (compactness, concavity), how much nuclei differ from each other (the standard
-# errors), and texture: names that the loadings before rotation would not have suggested. scikit-learn's own varimax
-# scales no rows and starts once:
+# Size (radius, perimeter, area), shape (compactness, concavity), how much nuclei of one tumour differ ("error"), and
+# texture. The first three are sure. Loadings of texture have long bars for a reason that the draws show: in many of
+# them the analysis finds another fourth factor, and texture is left out of all four.
 
+texture = list(table.feature_names).index("worst texture")
+explained = np.array([np.sum(draw[texture] ** 2) for draw in draws])
+print(f"factors explain less than half of worst texture in {np.sum(explained < 0.5)} of {len(draws)} draws")
+
+# %%
+# scikit-learn's own varimax starts once and does not scale rows, as ``normalize=False`` here:
+
+peer = FactorAnalysis(4, rotation="varimax", random_state=0).fit(StandardScaler().fit_transform(measured)).components_.T
 partners = np.abs(np.corrcoef(found.loadings.T, peer.T)[:4, 4:]).max(axis=1)
 print("correlation of each factor with scikit-learn's:", partners.round(3))

@@ -17,7 +17,17 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     {"backend", "theory", "exceptions", "atomic"},
     {"data", "record_file"},
     {"solver", "result"},
-    {"diagnostics", "validation", "denoising", "transform", "checkpoint", "persistence", "progress", "summary"},
+    {
+        "diagnostics",
+        "validation",
+        "denoising",
+        "transform",
+        "checkpoint",
+        "persistence",
+        "progress",
+        "summary",
+        "rotation_result",
+    },
     {"datasets", "metrics", "estimation", "competing_bases", "error_bars", "fit", "online", "split_fits"},
     {"dictionary_learning", "estimator", "ica", "models", "rotation"},
     {"mne", "plot", "report", "stable_atoms"},
@@ -153,7 +163,8 @@ def public_objects():
     yield "elldict.rotate", elldict.rotate
     yield "elldict.Rotation", elldict.Rotation
     yield "elldict.Rotator", elldict.Rotator
-    for name in ("fit", "fit_transform", "transform"):
+    yield "elldict.Rotation.summary", elldict.Rotation.summary
+    for name in ("fit", "fit_transform", "transform", "get_feature_names_out"):
         yield f"elldict.Rotator.{name}", getattr(elldict.Rotator, name)
     yield "elldict.Stability", elldict.Stability
     for name in ("stable", "count_stable", "summary", "plot"):

@@ -83,6 +83,7 @@ def test_rotated_factors_are_simpler_and_have_errors(run_example):
     rotated, before, peer = (measure_varimax(found[name]) for name in ("rotated", "loadings", "peer"))
     assert rotated > before
     assert rotated >= peer - 1e-9  # of unit rows it is the maximum, which scikit-learn seeks for rows as they are
+    assert found["found"].error_source == "observations"
     assert found["found"].standard_errors.shape == (30, 4)
     assert found["n_figures"] == 2
 

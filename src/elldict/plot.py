@@ -1,4 +1,4 @@
-"""Plots of fitted models: atoms, their errors, how the fit converged, codes, and stability.
+"""Plots of fitted models: atoms, their errors, how the fit converged, codes, stability; and of rotated loadings.
 
 Each function draws into `ax`, or into a figure of its own, and returns the axes. Nothing is shown and no setting of
 matplotlib is changed. Needs ``elldict[plot]``.
@@ -18,12 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict.backend.base import to_numpy
 from elldict.data.file import import_optional
+from elldict.rotation_result import Rotation, choose_names
 from elldict.summary import WITHIN, read_atoms, read_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["atoms", "codes", "convergence", "errors", "stability"]
+__all__ = ["atoms", "codes", "convergence", "errors", "loadings", "stability"]
 
 KINDS = ("auto", "images", "bars", "map")
 MOST_IMAGES, MOST_PANELS, MOST_ROWS = 400, 12, 12
@@ -78,6 +79,8 @@ def atoms(
     >>> ax.get_title(loc="left")
     '12 atoms, strongest first'
     """
+    if isinstance(model, Rotation):
+        raise TypeError("plot.atoms draws a fitted model, found a Rotation: plot.loadings draws it.")
     check_is_fitted(model)
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}, expected one of {', '.join(map(repr, KINDS))}.")
@@ -243,6 +246,38 @@ def stability(found: Any, *, threshold: float = 0.9, ax: Axes | None = None) -> 
     draw = drawing.draw_path if len(found.n_components) > 1 else drawing.draw_values
     with _open_axes(ax, (8.0, 4.5)) as axes:
         draw(axes, found.n_components, found.values, threshold)
+    return axes
+
+
+def loadings(found: Rotation, *, names: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    """Draw rotated loadings with twice their standard errors, in a panel for each factor.
+
+    Parameters
+    ----------
+    found : Rotation
+        What :func:`elldict.rotate` returned.
+    names : sequence of str, default=None
+        Names of the rows; None takes those of the data frame, or numbers.
+    ax : matplotlib axes, default=None
+        Where to draw; None makes a figure.
+
+    Returns
+    -------
+    matplotlib axes
+        The axes; panels are within them. Rows are by the factor of their largest loading; of many, the 40 with the
+        largest communality, and the first 8 factors. In colour are loadings above twice their standard error.
+    """
+    if not isinstance(found, Rotation):
+        raise TypeError(
+            f"plot.loadings draws a Rotation, as elldict.rotate returns it, found a {type(found).__name__}."
+        )
+    values = np.asarray(to_numpy(found.loadings), dtype=np.float64)
+    wrong = None if found.standard_errors is None else np.asarray(to_numpy(found.standard_errors), dtype=np.float64)
+    texts = choose_names(names, found.names, len(values))
+    _require_matplotlib()
+    drawing = importlib.import_module("elldict.report.loading_plots")
+    with _open_axes(ax, drawing.choose_size(values.shape)) as axes:
+        _set_title(axes, drawing.draw_loadings(axes, values, wrong, texts, found.error_source))
     return axes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,56 +16,28 @@ from sklearn.utils.validation import check_is_fitted
 from elldict.backend.base import Array, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.unit_rows import scale_to_unit_rows
-from elldict.error_bars.rotation import MAX_COLUMNS, Codes, estimate_observation_errors, estimate_row_errors
+from elldict.error_bars.loadings_covariance import check_covariance, estimate_covariance
+from elldict.error_bars.rotation import (
+    MAX_COLUMNS,
+    Codes,
+    estimate_observation_errors,
+    estimate_row_errors,
+    find_mixed_columns,
+)
+from elldict.exceptions import NotIdentifiableWarning, RankWarning
+from elldict.rotation_result import Rotation, read_names
 from elldict.solver.loop import FitLog
 from elldict.solver.objective import CentredL4, Lp
 from elldict.solver.rotation import find_best, measure_rows, order_columns, prepare_search
 from elldict.transform import encode, encode_into, keep
-from elldict.validation import check_exponents, check_rng, check_samples
+from elldict.validation import check_rng, check_samples
 
 __all__ = ["Rotation", "Rotator", "rotate"]
 
 Matrix = NDArray[np.float64]
 
-
-@dataclass(frozen=True, eq=False)
-class Rotation:
-    """Rotated loadings, as :func:`elldict.rotate` found them.
-
-    Parameters
-    ----------
-    loadings : array of shape (n_rows, n_factors)
-        Rotated loadings, ``original @ rotation``; the factor with the largest sum of squares first, and the sum of
-        cubes of each column positive, which its large loadings decide. Equal sums of squares are ordered by the sum of
-        fourth powers.
-    rotation : ndarray of shape (n_factors, n_factors)
-        Orthogonal matrix; a reflection where signs ask for it.
-    standard_errors : array of shape (n_rows, n_factors) or None
-        Of the rotated loadings; None if they were not asked for, or of more than 48 factors over rows.
-    error_source : str or None
-        What the standard errors are over: 'rows' or 'observations'.
-    criterion : float
-        Value of the criterion at the loadings, normalised if `normalize` was asked for.
-    criteria : ndarray of shape (n_init,)
-        Values of all starts, the first of which is no rotation. Of large loadings only the best start is followed to
-        its end; the others have the value at which they were left.
-    converged : bool
-        Whether steps became shorter than `tol`.
-    n_iter : int
-        Iterations of the best start on all rows.
-    n_passes : float
-        Passes over all rows, of all starts.
-    """
-
-    loadings: Array
-    rotation: Matrix
-    standard_errors: Array | None
-    error_source: str | None
-    criterion: float
-    criteria: Matrix
-    converged: bool
-    n_iter: int
-    n_passes: float
+MOST_NAMED = 4
+"""Pairs of factors that a warning names."""
 
 
 def rotate(
@@ -81,6 +52,7 @@ def rotate(
     standard_errors: bool = True,
     n_observations: float | None = None,
     loadings_covariance: Any = None,
+    bootstrap_loadings: Any = None,
     out: str | os.PathLike[str] | None = None,
 ) -> Rotation:
     """Rotate loadings orthogonally so that each factor has few large ones.
@@ -88,8 +60,8 @@ def rotate(
     Parameters
     ----------
     loadings : array-like of shape (n_rows, n_factors), path or Dataset
-        Loadings: a row for each variable, a column for each factor. Files, mapped, dask and zarr arrays are read block
-        by block.
+        Loadings: a row for each variable, a column for each factor (``components_.T`` of scikit-learn).
+        Files, mapped, dask and zarr arrays are read block by block.
     criterion : {'varimax', 'quartimax'} or float, default='varimax'
         'varimax': the sum over factors of the variance of the squared loadings times the number of rows. 'quartimax':
         the sum of fourth powers. A number p: the sum of ``abs(loading) ** p``, maximised for p > 2; for p < 2 minimised
@@ -105,14 +77,18 @@ def rotate(
     random_state : int, RandomState instance, Generator or None, default=None
         Seed of the starts, and of the rows on which large loadings are rotated first.
     standard_errors : bool, default=True
-        Whether to compute standard errors. Without `loadings_covariance` they are over rows: how much the rotation
-        would differ had other rows of the same kind been given, loadings of a row before rotation taken as they are.
+        Whether to compute standard errors. With `bootstrap_loadings` or `loadings_covariance` they are over
+        observations. Without, they are over rows: how much the rotation would differ had other variables of the same
+        kind been measured, loadings before rotation taken as they are. Few observations do not enlarge these.
     n_observations : float, default=None
-        Number of observations that the loadings come from, by which `loadings_covariance` is divided; None: it is that
-        of the loadings themselves.
+        Only with `loadings_covariance`: a number by which it is divided.
     loadings_covariance : array-like of shape (n_rows * n_factors, n_rows * n_factors), default=None
-        Covariance of the loadings before rotation, row by row (``loadings.ravel()``), of one observation. Standard
-        errors are then over observations.
+        Covariance of the loadings before rotation, row by row (``loadings.ravel()``). Without `n_observations` it is
+        that of the loadings themselves, whose diagonal are squared standard errors; with it, n_observations times that,
+        as the delta method gives it. Draws whose signs and order differ do not make one: use `bootstrap_loadings`.
+    bootstrap_loadings : array-like of shape (n_draws, n_rows, n_factors), default=None
+        Loadings before rotation of bootstrap samples of the observations, at least 20, better 200. Their signs, order
+        and rotation do not matter: each draw is brought as close as possible to the loadings (orthogonal Procrustes).
     out : str or path-like, default=None
         File to write the rotated loadings to, ``.npy`` or ``.zarr``, block by block.
 
@@ -141,11 +117,18 @@ def rotate(
            [1, 0],
            [1, 0]])
     """
-    objective = _check_criterion(criterion)
+    objective, names = _check_criterion(criterion), read_names(loadings)
     _check_numbers(n_init=n_init, max_iter=max_iter, tol=tol)
     samples = check_samples(Rotator(), loadings, fitting=False)
     raw = measure_rows(samples)
-    covariance = _check_covariance(loadings_covariance, n_observations, samples)
+    _warn_of_shape(samples)
+    covariance, host = None, np.zeros((0, 0))
+    if standard_errors and _is_over_observations(n_observations, loadings_covariance, bootstrap_loadings):
+        host = np.asarray(to_numpy(encode(samples, *_code_rows(np.eye(samples.n_features)))), np.float64)
+        if bootstrap_loadings is not None:
+            covariance = estimate_covariance(bootstrap_loadings, host)
+        else:
+            covariance = check_covariance(loadings_covariance, n_observations, host.shape)
     normalised = scale_to_unit_rows(samples) if normalize else samples
     rng, log = check_rng(random_state, stream=3), FitLog(passes=1.0)
     search = prepare_search(
@@ -159,13 +142,15 @@ def rotate(
             stacklevel=2,
         )
     codes = Codes(order_columns(to_numpy(best.A).T, samples, raw), search.whitening.scale, objective)
-    errors, source = None, None
+    errors, source, angles = None, None, np.zeros((0, 0))
     if covariance is not None:
-        host = np.asarray(to_numpy(encode(samples, *_code_rows(np.eye(samples.n_features)))), np.float64)
-        errors, source = estimate_observation_errors(host, covariance, codes, normalize=normalize), "observations"
+        errors, angles = estimate_observation_errors(host, covariance, codes, normalize=normalize)
+        source = "observations"
     elif standard_errors and samples.n_features <= MAX_COLUMNS:
-        errors, source = estimate_row_errors(samples, normalised, codes), "rows"
+        errors, angles = estimate_row_errors(samples, normalised, codes)
+        source = "rows"
         log.passes += 3
+    _warn_of_mixed_factors(angles, source)
     rows = _code_rows(codes.rotation)
     rotated = encode(samples, *rows) if out is None else encode_into(out, samples, *rows)
     # l_p of codes that were scaled to unit mean square; below 2 it is smoothed in that unit
@@ -180,6 +165,7 @@ def rotate(
         converged=best.converged,
         n_iter=best.n_iter,
         n_passes=log.passes + 2,  # order and signs; the loadings
+        names=names,
     )
 
 
@@ -208,7 +194,7 @@ class Rotator(TransformerMixin, BaseEstimator):
     rotation_ : ndarray of shape (n_factors, n_factors)
         Orthogonal matrix.
     result_ : Rotation
-        All that :func:`elldict.rotate` returns, with standard errors over rows.
+        All that :func:`elldict.rotate` returns, with standard errors over rows unless `fit` was given more.
 
     Examples
     --------
@@ -239,7 +225,15 @@ class Rotator(TransformerMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Rotator:  # noqa: ARG002
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        *,
+        n_observations: float | None = None,
+        loadings_covariance: Any = None,
+        bootstrap_loadings: Any = None,
+    ) -> Rotator:
         """Find the rotation of loadings.
 
         Parameters
@@ -248,6 +242,12 @@ class Rotator(TransformerMixin, BaseEstimator):
             Loadings.
         y : Ignored
             Not used.
+        n_observations : float, default=None
+            As :func:`elldict.rotate` has it.
+        loadings_covariance : array-like, default=None
+            As :func:`elldict.rotate` has it.
+        bootstrap_loadings : array-like of shape (n_draws, n_rows, n_factors), default=None
+            As :func:`elldict.rotate` has it.
 
         Returns
         -------
@@ -255,12 +255,19 @@ class Rotator(TransformerMixin, BaseEstimator):
             The fitted estimator.
         """
         options = {name: value for name, value in self.get_params().items() if name != "method"}
-        self.result_ = rotate(X, self.method, **options)
+        self.result_ = rotate(
+            X,
+            self.method,
+            n_observations=n_observations,
+            loadings_covariance=loadings_covariance,
+            bootstrap_loadings=bootstrap_loadings,
+            **options,
+        )
         self.loadings_, self.rotation_ = self.result_.loadings, self.result_.rotation
         self.n_features_in_ = len(self.rotation_)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:  # noqa: ARG002
+    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Array:  # noqa: ARG002
         """Find the rotation of loadings and return them rotated.
 
         Parameters
@@ -269,13 +276,31 @@ class Rotator(TransformerMixin, BaseEstimator):
             Loadings.
         y : Ignored
             Not used.
+        **options : Any
+            What `fit` takes besides.
 
         Returns
         -------
         array of shape (n_rows, n_factors)
             Rotated loadings.
         """
-        return self.fit(X).loadings_
+        return self.fit(X, **options).loadings_
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
+        """Return names of the rotated factors: factor1, factor2 and so on.
+
+        Parameters
+        ----------
+        input_features : Ignored
+            Not used: a rotated factor is a mixture of all factors.
+
+        Returns
+        -------
+        ndarray of str
+            Names.
+        """
+        check_is_fitted(self, "rotation_")
+        return np.array([f"factor{number + 1}" for number in range(self.n_features_in_)], dtype=object)
 
     def transform(self, X: Any) -> Array:
         """Rotate other rows by the same rotation.
@@ -296,13 +321,16 @@ class Rotator(TransformerMixin, BaseEstimator):
 
 def _check_criterion(criterion: Any) -> Lp:
     """The objective of a criterion."""
-    if isinstance(criterion, str) and criterion in ("varimax", "quartimax"):
-        return CentredL4() if criterion == "varimax" else Lp(4.0)
-    if isinstance(criterion, str) or not isinstance(criterion, Real):
+    name = criterion.lower() if isinstance(criterion, str) else None
+    if name in ("varimax", "quartimax"):
+        return CentredL4() if name == "varimax" else Lp(4.0)
+    number = isinstance(criterion, Real) and not isinstance(criterion, bool)
+    if not number or not 0 < float(criterion) < np.inf or criterion == 2:
         raise ValueError(
-            f"criterion={criterion!r}, expected 'varimax', 'quartimax' or a number p, the exponent of l_p."
+            f"criterion={criterion!r}, expected 'varimax', 'quartimax' or a positive number p, the exponent of l_p, "
+            "but not 2, for which all rotations are as good."
         )
-    return Lp(check_exponents(criterion)[0])
+    return Lp(float(criterion))
 
 
 def _check_numbers(*, n_init: Any, max_iter: Any, tol: Any) -> None:
@@ -313,25 +341,41 @@ def _check_numbers(*, n_init: Any, max_iter: Any, tol: Any) -> None:
         raise ValueError(f"tol={tol!r}, expected an angle in radians between 0 and 1.")
 
 
-def _check_covariance(covariance: Any, n_observations: float | None, samples: Dataset) -> Matrix | None:
-    """The covariance of the loadings themselves, if one was given."""
-    if covariance is None:
-        if n_observations is not None:
-            raise ValueError(
-                f"n_observations={n_observations!r} without loadings_covariance: standard errors over observations "
-                "need the covariance of the loadings before rotation, as the delta method or a bootstrap gives it."
-            )
-        return None
-    if n_observations is not None and not (isinstance(n_observations, Real) and n_observations > 0):
-        raise ValueError(f"n_observations={n_observations!r}, expected a positive number.")
-    size = samples.n_samples * samples.n_features
-    given = np.asarray(covariance, dtype=np.float64)
-    if given.shape != (size, size) or not np.all(np.isfinite(given)):
+def _is_over_observations(n_observations: Any, covariance: Any, draws: Any) -> bool:
+    """Whether something says how loadings vary over observations; raise if it does not fit together."""
+    if covariance is not None and draws is not None:
+        raise ValueError("Both loadings_covariance and bootstrap_loadings were given: give one of them.")
+    if n_observations is not None and covariance is None:
         raise ValueError(
-            f"loadings_covariance of shape {given.shape}, expected finite numbers of shape {(size, size)}: one row for "
-            f"each of the {samples.n_samples} x {samples.n_features} loadings, in the order of loadings.ravel()."
+            f"n_observations={n_observations!r} without loadings_covariance, which it divides. For standard errors "
+            "over observations give bootstrap_loadings alone, or loadings_covariance; for those over rows leave it out."
         )
-    return given / (1.0 if n_observations is None else float(n_observations))
+    return covariance is not None or draws is not None
+
+
+def _warn_of_shape(samples: Dataset) -> None:
+    if samples.n_features > samples.n_samples:
+        warnings.warn(
+            f"Loadings have {samples.n_samples} rows and {samples.n_features} columns, more factors than variables. "
+            "Rows are variables: give the transpose if they are factors, as in components_ of scikit-learn.",
+            RankWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_mixed_factors(angles: Matrix, source: str | None) -> None:
+    """Name the factors whose angle is not known."""
+    pairs = find_mixed_columns(angles)
+    if pairs:
+        named = ", ".join(f"{a + 1} and {b + 1}" for a, b in pairs[:MOST_NAMED])
+        more = f", and {len(pairs) - MOST_NAMED} more pairs" if len(pairs) > MOST_NAMED else ""
+        warnings.warn(
+            f"Factors {named}{more} are hardly told from their mixtures: over {source}, the angle by which they are "
+            "turned has a standard error of 26 degrees or more. Do not name them one by one, nor use the standard "
+            "errors of their loadings. Try fewer factors, another criterion, or the other value of normalize.",
+            NotIdentifiableWarning,
+            stacklevel=3,
+        )
 
 
 def _code_rows(rotation: Matrix) -> tuple[Matrix, Matrix, Any]:

@@ -8,6 +8,7 @@ change the slope, and the angles follow by minus the inverse of its Jacobian H. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,10 @@ different pairs depend on each other: taken one by one they would be a third too
 
 LEAST_EIGENVALUE = 1e-10
 """Of the Jacobian, relative to its largest: columns without loadings can be turned without a change."""
+
+LARGEST_ANGLE = math.pi / math.sqrt(48)
+"""Standard error of an angle, in radians, from which two columns are hardly told apart: 26 degrees, that of an angle of
+which nothing is known between -45 and 45 degrees. Beyond 45, columns come again in another order or sign."""
 
 Matrix = NDArray[np.float64]
 
@@ -107,7 +112,8 @@ class InfluenceKernel:
             if D is not None:
                 g = g - xp.linalg.diagonal(D) * Z
             a, b = np.triu_indices(int(Z.shape[1]), 1)
-            za, zb, ga, gb = (xp.take(X, xp.asarray(which), axis=1) for X in (Z, g) for which in (a, b))
+            first, second = (xp.asarray(which, device=backend.device) for which in (a, b))
+            za, zb, ga, gb = (xp.take(X, which, axis=1) for X in (Z, g) for which in (first, second))
             influence = ga * zb - gb * za
             if D is not None:
                 between = xp.asarray(to_numpy(D)[a, b])
@@ -135,20 +141,38 @@ def estimate_jacobian(moments: LoadingMoments, *, centred: bool) -> Matrix:
     return np.asarray(slope[:, a, b].T)
 
 
-def estimate_row_errors(samples: Dataset, normalised: Dataset, codes: Codes) -> Array:
-    """Standard errors (p, k) of all loadings if other rows of the same kind had been given; a sandwich over rows.
+def estimate_row_errors(samples: Dataset, normalised: Dataset, codes: Codes) -> tuple[Array, Matrix]:
+    """Standard errors (p, k) of all loadings if other rows of the same kind had been given, and of angles; a sandwich.
 
-    The loadings of a row vary with the rotation alone: its unrotated ones are taken as they are.
+    The loadings of a row vary with the rotation alone: its unrotated ones are taken as they are. Angles (k, k) are
+    those by which each pair of columns is turned, in radians.
     """
     k, centred = samples.n_features, isinstance(codes.objective, CentredL4)
-    spread = np.zeros((k, k, k))
+    spread, flat = np.zeros((k, k, k)), np.zeros((k, k), dtype=bool)
     if k > 1:
         moments = normalised.sum(MomentKernel(codes))
         r = moments.weight
         squares = normalised.sum(InfluenceKernel(codes, to_numpy(moments.zz) / r if centred else None)).total
-        inverse = np.linalg.pinv(estimate_jacobian(moments, centred=centred), rcond=LEAST_EIGENVALUE)
+        inverse, flat = _invert(estimate_jacobian(moments, centred=centred), np.diag(to_numpy(moments.zz)))
         spread = _spread_by_column(inverse @ (to_numpy(squares) / r) @ inverse.T / r, k)
-    return samples.map_rows(ErrorKernel(codes.rotation, spread, samples.dtype), k)
+    angles = np.sqrt(np.maximum(np.einsum("jaa->ja", spread), 0.0))
+    return samples.map_rows(ErrorKernel(codes.rotation, spread, samples.dtype), k), np.where(flat, np.inf, angles)
+
+
+def _invert(jacobian: Matrix, squares: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Inverse (K, K) of the Jacobian, and pairs (k, k) whose turn does not change the criterion.
+
+    Turns of two columns without loadings, of which there are sums of `squares` (k,), do not change anything.
+    """
+    k = len(squares)
+    flat: NDArray[np.bool_] = np.zeros((k, k), dtype=bool)
+    a, b = np.triu_indices(k, 1)
+    if k > 1:
+        _, values, Vt = np.linalg.svd(jacobian)
+        share = np.sum(Vt[values <= LEAST_EIGENVALUE * values[0]] ** 2, axis=0)
+        empty = squares[a] + squares[b] <= LEAST_EIGENVALUE * np.max(squares)
+        flat[a, b] = flat[b, a] = (share > 0.5) & ~empty  # most of the turn
+    return np.asarray(np.linalg.pinv(jacobian, rcond=LEAST_EIGENVALUE), np.float64), flat
 
 
 def _spread_by_column(covariance: Matrix, k: int) -> Matrix:
@@ -187,8 +211,13 @@ class ErrorKernel:
         return visit
 
 
-def estimate_observation_errors(loadings: Matrix, covariance: Matrix, codes: Codes, *, normalize: bool) -> Matrix:
-    """Standard errors (p, k) of rotated loadings, from the covariance (p k, p k) of those before rotation."""
+def estimate_observation_errors(
+    loadings: Matrix, covariance: Matrix, codes: Codes, *, normalize: bool
+) -> tuple[Matrix, Matrix]:
+    """Standard errors (p, k) of rotated loadings and (k, k) of angles, from the covariance (p k, p k) before rotation.
+
+    Angles are those by which each pair of rotated columns is turned, in radians.
+    """
     p, k = loadings.shape
     lengths = compute_lengths(loadings, np) if normalize else np.ones((p, 1))
     unit, centred = loadings / lengths, isinstance(codes.objective, CentredL4)
@@ -201,7 +230,7 @@ def estimate_observation_errors(loadings: Matrix, covariance: Matrix, codes: Cod
         influence = influence - along[:, :, None] * Z[None, :, :]
         influence = influence * (np.sum(Z * Z, axis=1) > 0)[None, :, None]
     influence = codes.scale * influence / lengths[None, :, :]  # by loadings in their own units
-    inverse = np.linalg.pinv(estimate_jacobian(moments, centred=centred), rcond=LEAST_EIGENVALUE)
+    inverse, flat = _invert(estimate_jacobian(moments, centred=centred), np.diag(to_numpy(moments.zz)))
     turns = -inverse @ influence.reshape(-1, p * k)  # angles (K,) by rotated loadings (p k,)
     a, b = np.triu_indices(k, 1)
     rotated = loadings @ codes.rotation
@@ -212,9 +241,28 @@ def estimate_observation_errors(loadings: Matrix, covariance: Matrix, codes: Cod
     turned = np.einsum(
         "ikjl,kc,ld->icjd", covariance.reshape(p, k, p, k), codes.rotation, codes.rotation, optimize=True
     )
-    flat = jacobian.reshape(p * k, p * k)
-    variances = np.sum((flat @ turned.reshape(p * k, p * k)) * flat, axis=1)
-    return np.asarray(np.sqrt(np.maximum(variances, 0.0)).reshape(p, k))
+    by_entry = jacobian.reshape(p * k, p * k)
+    after = by_entry @ turned.reshape(p * k, p * k) @ by_entry.T
+    errors = np.sqrt(np.maximum(np.diag(after), 0.0)).reshape(p, k)
+    return np.asarray(errors), np.where(flat, np.inf, _estimate_angle_errors(rotated, after))
+
+
+def _estimate_angle_errors(rotated: Matrix, covariance: Matrix) -> Matrix:
+    """Standard errors (k, k) of the turns of pairs of columns (p, k), from the covariance (p k, p k) of their entries.
+
+    The turn that explains most of a change d of two columns is (z_b d_a - z_a d_b) / (z_a z_a + z_b z_b).
+    """
+    p, k = rotated.shape
+    a, b = np.triu_indices(k, 1)
+    turns, pair = np.zeros((len(a), p, k)), np.arange(len(a))
+    squares = np.sum(rotated**2, axis=0)
+    size = squares[a] + squares[b]
+    size[size == 0] = 1.0  # two columns of zeros: nothing is turned
+    turns[pair, :, a], turns[pair, :, b] = rotated[:, b].T / size[:, None], -rotated[:, a].T / size[:, None]
+    flat = turns.reshape(len(a), p * k)
+    angles = np.zeros((k, k))
+    angles[a, b] = angles[b, a] = np.sqrt(np.maximum(np.sum((flat @ covariance) * flat, axis=1), 0.0))
+    return angles
 
 
 def _differentiate_slopes(Z: Matrix, g: Matrix, slope: Matrix, D: Matrix | None) -> Matrix:
@@ -229,3 +277,10 @@ def _differentiate_slopes(Z: Matrix, g: Matrix, slope: Matrix, D: Matrix | None)
         by_b = by_b + 2 * between * Z[:, b] - (v[a] - v[b]) * Z[:, a]
     result[pair, :, a], result[pair, :, b] = by_a.T / p, by_b.T / p
     return result
+
+
+def find_mixed_columns(angles: Matrix) -> list[tuple[int, int]]:
+    """Pairs of columns that are hardly told from their mixtures, by standard errors (k, k) of angles; worst first."""
+    a, b = np.triu_indices(len(angles), 1)
+    order = np.argsort(-angles[a, b], kind="stable")
+    return [(int(a[n]), int(b[n])) for n in order if angles[a[n], b[n]] >= LARGEST_ANGLE]
