@@ -287,7 +287,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         rule = Rebuilt(PosteriorMean(self._code_law(), self.unmixing_), self.mixing_, self._mean)
         samples = check_samples(self, X, fitting=False)
         if out is not None:
-            return coding.encode_into(out, samples, self.unmixing_, self._mean, rule)
+            return coding.encode_into(out, samples, self.unmixing_, self._mean, rule, name_features(self))
         return coding.encode(samples, self.unmixing_, self._mean, rule)
 
     def _code_law(self) -> CodeLaw:

@@ -141,7 +141,7 @@ def fit(
     labels = read_groups(groups, halves)
     model = _make_model(n_components, common, ica=ica)
     began = time.perf_counter()
-    with raise_as_mistakes(), show_fit_progress(p, tol, quiet) as callback:
+    with raise_as_mistakes(data), show_fit_progress(p, tol, quiet) as callback:
         samples = _open_data(data, column, block_size)
         model.fit(samples, groups=labels, callback=callback, checkpoint=checkpoint, resume=resume)
     seconds = time.perf_counter() - began
@@ -181,7 +181,7 @@ def transform(
     name = choose_algorithm(fitted, algorithm, alpha, n_nonzero)
     from elldict.cli.counting import CountedSamples  # noqa: PLC0415
 
-    with raise_as_mistakes():
+    with raise_as_mistakes(data):
         samples = CountedSamples(_open_data(data, column, block_size))
         fitted.transform(samples, out=output)
     n_samples, n_atoms = samples.n_samples, fitted.n_components_
@@ -234,9 +234,10 @@ def denoise(
     """Write samples without noise and corruption: their posterior mean under the law that was learned."""
     check_output(output, force, inputs=(model, data), zarr=True)
     fitted = _open_model(model)
-    with raise_as_mistakes():
-        cleaned = fitted.denoise(_open_data(data, column, block_size), out=output)
-    n_samples, n_features = cleaned.shape
+    with raise_as_mistakes(data):
+        samples = _open_data(data, column, block_size)
+        fitted.denoise(samples, out=output)
+    n_samples, n_features = samples.n_samples, fitted.n_features_in_
     if json:
         facts = {"samples": n_samples, "features": n_features, "noise_std": fitted.noise_std_}
         print_json({**facts, "corruption_rate": fitted.corruption_rate_, "file": str(output)})
@@ -258,7 +259,7 @@ def score(
 ) -> None:
     """Show how likely samples are under a learned dictionary: the larger, the better it fits them."""
     fitted = _open_model(model)
-    with raise_as_mistakes():
+    with raise_as_mistakes(data):
         samples = _open_data(data, column, block_size)
         found = fitted.score(samples)
     if json:
@@ -283,7 +284,7 @@ def report(
     _require_page_packages("a report", "plot")
     check_output(output, force, inputs=(model, data))
     fitted = _open_model(model)
-    with raise_as_mistakes():
+    with raise_as_mistakes(data):
         fitted.report(_open_data(data, column, block_size), output, shape=_parse_shape(shape))
     lines = [
         ("doubts", ", ".join(category for category, _ in fitted.warnings_) or "none"),

@@ -54,7 +54,7 @@ RowsOutput = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="Where the rows go: .npy or .zarr; with names .csv, .tsv, .parquet or .feather.",
+        help="Where the rows go: .npy or .zarr; or a table with names of columns, .csv, .tsv, .parquet or .feather.",
     ),
 ]
 AtomsOutput = Annotated[
