@@ -203,8 +203,10 @@ def make_result(
 
 def _measure_codes(unmixing: NDArray[np.float64], statistics: SampleStatistics) -> Vector:
     """Root mean square (m,) of the codes of all samples."""
-    rows = unmixing * statistics.unit
-    return np.asarray(np.sqrt(np.maximum(np.sum((rows @ statistics.scatter) * rows, axis=1), 0.0)))
+    size = float(np.max(np.abs(unmixing)))  # in units of which squares do not overflow
+    rows = unmixing / size
+    squares = np.maximum(np.sum((rows @ statistics.scatter) * rows, axis=1), 0.0)
+    return np.asarray(np.sqrt(squares) * (size * statistics.unit))
 
 
 Doubt = tuple[type[Warning], str]
