@@ -27,11 +27,11 @@ noisy = photograph + SIGMA * np.random.default_rng(0).normal(size=photograph.sha
 # %%
 # Eight lines
 # -----------
-# All patches, without their means; atoms from a part of them; codes above three standard deviations of the noise.
+# All patches, without their means; atoms from a part of them; codes above 2.7 standard deviations of the noise.
 
 patches = extract_patches_2d(noisy, (SIZE, SIZE)).reshape(-1, SIZE**2)
 means = patches.mean(axis=1, keepdims=True)
-options = {"transform_algorithm": "hard_threshold", "transform_alpha": 3 * SIGMA}
+options = {"transform_algorithm": "hard_threshold", "transform_alpha": 2.7 * SIGMA}
 model = LpDictionaryLearning(halves=False, random_state=0, **options)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # patches have no mean, and their codes depend on each other
@@ -40,9 +40,10 @@ clean = model.inverse_transform(model.transform(patches - means)) + means
 ours = reconstruct_from_patches_2d(clean.reshape(-1, SIZE, SIZE), noisy.shape)
 
 # %%
-# ``denoise`` needs no threshold: it takes the posterior mean of each code under the law that was fitted to them.
+# ``denoise`` needs no threshold: it takes the posterior mean of each code under the law that was fitted to them, which
+# patches follow in part only. The noise may be given to it as well.
 
-posterior = model.denoise(patches - means) + means
+posterior = model.denoise(patches - means, noise_std=SIGMA) + means
 posterior = reconstruct_from_patches_2d(posterior.reshape(-1, SIZE, SIZE), noisy.shape)
 
 # %%

@@ -146,6 +146,35 @@ def test_the_way_back(ask, samples, fitted):
     assert is_mistake(ask("inverse", "model.npz", "narrow.npy", "-o", "new.npy"), words)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", *READERS])
+def test_cleaned_samples_are_written_in_every_format(ask, samples, fitted, suffix):
+    expected = fitted.denoise(pd.DataFrame(samples, columns=NAMES))
+    for name, options in (("said", ()), ("told", ("--json",))):
+        outcome = ask("denoise", "model.npz", "data.csv", "-o", f"{name}{suffix}", *options)
+        assert (outcome.code, outcome.err) == (0, "")
+        rows = elldict.open_samples(f"{name}{suffix}")
+        # a text holds all digits, and products of tiles and of the whole add up in other orders
+        np.testing.assert_allclose(rows.take(np.arange(1500)), expected, atol=1e-12)
+        if suffix in READERS:
+            assert list(READERS[suffix](f"{name}{suffix}").columns) == NAMES
+        if name == "said":
+            assert "Cleaned 1500 samples of 6 features" in outcome.out
+        else:
+            told = json.loads(outcome.out)
+            assert (told["samples"], told["features"], told["file"]) == (1500, 6, f"told{suffix}")
+
+
+def test_a_mistake_names_the_file_and_the_help_of_the_command(ask, samples):
+    LpDictionaryLearning(p=4, random_state=5).fit(samples).save("model.npz")  # without names of features
+    np.save("narrow.npy", samples[:, :4])
+    for command in ("transform", "denoise", "report"):
+        outcome = ask(command, "model.npz", "narrow.npy", "-o", "new.npy")
+        assert is_mistake(outcome, "narrow.npy: X has 4 features")
+    assert is_mistake(ask("score", "model.npz", "narrow.npy"), "narrow.npy: X has 4 features")
+    assert is_mistake(ask("report", "model.npz"), "See 'elldict report --help'.")
+    assert is_mistake(ask("--wrong"), "See 'elldict --help'.")
+
+
 def test_codes_on_disk_are_decoded_in_python_too(tmp_path, samples, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = LpICA(3, random_state=0).fit(samples)

@@ -368,6 +368,76 @@ def test_the_unit_of_sources_does_not_change_cleaned_samples(models):
     np.testing.assert_allclose(other.score(X), model.score(X), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("refine", "fitted", "noise"),
+    [("bernoulli-gaussian", 0.1, 0.4), ("bernoulli-gaussian", 0.4, 0.2), ("mixture", 0.1, 0.4)],
+)
+def test_samples_with_other_noise_than_those_of_the_fit_are_cleaned_as_well_as_can_be(refine, fitted, noise):
+    """The bound is that of the law at its own noise.
+
+    A mixture has no component as narrow as zeros: at a noise of 0.4 the narrowest, a sixteenth of the standard
+    deviation, adds less than the hundredth of the noise that is allowed.
+    """
+    X, dictionary, codes = make_bernoulli_gaussian(8000, 12, density=0.3, noise_std=fitted, random_state=3)
+    model = LpDictionaryLearning(refine=refine, halves=False, random_state=0).fit(X)
+    truth = codes @ dictionary
+    noisy = truth + noise * np.random.default_rng(1).standard_normal(truth.shape)
+    squares = (model.denoise(noisy, noise_std=noise) - truth) ** 2
+    least, chance = minimum_error(0.3, 1.0, noise), float(np.std(squares)) / math.sqrt(squares.size)
+    assert np.mean(squares) > least - 4 * chance
+    allowed = 2 * X.shape[1] / len(X) * max(fitted, noise) ** 2 + 0.01 * noise**2
+    assert np.mean(squares) < least + 4 * chance + allowed
+    assert np.mean(squares) < 0.8 * np.mean((model.denoise(noisy) - truth) ** 2)
+
+
+def test_a_mixture_stays_as_it_is_where_less_noise_is_known():
+    """Components of mean zero: given z, one of variance v with the noise in it has the mean z (1 - noise / v)."""
+    parts, std, noise = make_components(), 1.5, 0.3
+    used, shares = [11, 28], np.array([0.7, 0.3])
+    weights = np.zeros((1, len(parts.q)))
+    weights[0, used] = shares
+    variances = (std * parts.stds[used]) ** 2
+    assert noise**2 < variances[0] < 0.6**2, "the fit takes all of the narrower one for noise"
+    law = law_of(1.0, std, 0.6, mixture=MixtureLaw(weights, np.array([std]))).with_known_noise(noise, np.eye(1))
+    z = std * parts.centres[np.abs(parts.centres) < 5]
+    density = np.array([[share * normal(each, v) for share, v in zip(shares, variances, strict=True)] for each in z])
+    expected = z * (density @ (1 - noise**2 / variances)) / np.sum(density, axis=1)
+    np.testing.assert_allclose(guess(law, z[:, None])[:, 0], expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_fitted_noise_may_be_given(kind, models):
+    model, X = models[kind]
+    if kind in ("noisy", "mixture", "few"):  # codes in the units of X
+        np.testing.assert_allclose(model.denoise(X, noise_std=model.noise_std_), model.denoise(X), atol=1e-12)
+    if kind == "corrupted":  # its law has a noise of its own, that of entries
+        noise = math.sqrt(model._cleaning.noise)
+        np.testing.assert_allclose(model.denoise(X, noise_std=noise), model.denoise(X), atol=1e-6)
+        assert np.linalg.norm(model.denoise(X, noise_std=0.5)) < 0.95 * np.linalg.norm(model.denoise(X))
+    if model._cleaning is None:
+        projected = (X - model.mean_) @ model.unmixing_.T @ model.mixing_.T + model.mean_
+        np.testing.assert_allclose(model.denoise(X, noise_std=0.0), projected, atol=1e-12)
+        left = [np.linalg.norm(model.denoise(X, noise_std=noise) - model.mean_) for noise in (0.0, 0.1, 0.3, 1.0)]
+        assert np.all(np.diff(left) < 0), "the more noise, the less is left"
+
+
+def test_known_noise_is_in_the_units_of_samples(models):
+    (model, X), (other, _) = models["reduced"], models["arbitrary"]
+    cleaned = model.denoise(X, noise_std=0.2)
+    np.testing.assert_allclose(other.denoise(X, noise_std=0.2), cleaned, rtol=1e-6, atol=1e-8)
+    law = model._code_law().with_known_noise(0.2, model.unmixing_)
+    noise = 0.2 * np.random.default_rng(0).standard_normal((40_000, X.shape[1]))
+    # the standard error of a standard deviation is 1 / sqrt(2 r) of it
+    np.testing.assert_allclose(np.std(noise @ model.unmixing_.T, axis=0), law.known_noise, rtol=4 / math.sqrt(80_000))
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "25", True])
+def test_noise_that_cannot_be_is_refused(wrong, models):
+    model, X = models["noisy"]
+    with pytest.raises(ValueError, match=r"noise_std is .*expected a number >= 0"):
+        model.denoise(X, noise_std=wrong)
+
+
 CRAFTED = {
     "a rate above one": {"cleaning_numbers": np.array([1.5, 1.0, 0.01, 1e-9, 0.5])},
     "no noise": {"cleaning_numbers": np.array([0.1, 1.0, 0.0, 1e-9, 0.5])},

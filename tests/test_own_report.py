@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import Page
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 pytest.importorskip("matplotlib")
@@ -131,8 +132,70 @@ def test_advice_follows_from_what_was_found(clear, samples, doubtful, doubtful_s
     assert list_steps(clear, samples) == ["Find out which atoms come back", "Use them"]
     steps = list_steps(doubtful, doubtful_samples)
     assert steps[0] == "Centre and whiten"
-    assert "Drop features that do not vary" in steps
+    assert "Leave out atoms without codes" in steps, "one feature is a copy of another"
     assert "Find out which atoms come back" in steps
+
+
+@pytest.fixture(scope="module")
+def patches():
+    """Samples without their means, with far more noise along some atoms than others, and a model with a threshold."""
+    rng = np.random.default_rng(0)
+    X = rng.laplace(size=(2000, 9)) * np.geomspace(1, 30, 9) @ np.linalg.qr(rng.standard_normal((9, 9)))[0]
+    X -= X.mean(axis=1, keepdims=True)
+    options = {"transform_algorithm": "hard_threshold", "transform_alpha": 67.5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return X, LpDictionaryLearning(random_state=0, halves=False, refine=None, **options).fit(X)
+
+
+def find_steps(model, X):
+    codes = (X - model.mean_) @ model.unmixing_.T
+    return {step.name: step for step in advise(model, check_assumptions(model, codes))}
+
+
+def test_advice_for_patches_keeps_the_model_in_order(patches):
+    """Followed, it leaves codes that are not zero; and it says which doubts are normal."""
+    X, model = patches
+    steps = find_steps(model, X)
+    assert "no fault" in steps["Leave out atoms without codes"].why
+    found = {"model": model, "X": X}
+    exec(steps["Leave out atoms without codes"].code, found)
+    assert found["atoms"].shape == (8, 9)
+    assert found["codes"].shape == (2000, 8)
+    whiten = steps["Centre and whiten"]
+    assert "Not for patches" in whiten.why
+    found["model"] = clone(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(whiten.code, found)
+    assert found["model"].whiten
+    assert np.any(found["model"].transform(X) != 0)
+
+
+def test_features_that_do_not_vary_are_told_from_sums(patches):
+    X = np.column_stack([patches[0][:, :5], np.zeros(2000)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LpDictionaryLearning(random_state=0, halves=False, refine=None).fit(X)
+    step = find_steps(model, X)["Drop features that do not vary"]
+    found = {"X": X}
+    exec(step.code, found)
+    assert found["X"].shape == (2000, 5)
+
+
+def test_the_samples_of_the_fit_are_as_large_as_those_of_the_fit(patches, clear, samples, tmp_path):
+    rng = np.random.default_rng(1)
+    large_mean = rng.laplace(size=(500, 4)) + 3
+    others = [
+        (LpICA(whiten=kind, random_state=0, halves=False).fit(large_mean), large_mean)
+        for kind in ("unit-variance", "arbitrary-variance")
+    ]
+    for model, X in ((patches[1], patches[0]), (clear, samples), *others):
+        model.save(tmp_path / "model.npz")
+        for each in (model, elldict.load(tmp_path / "model.npz")):
+            checks = check_assumptions(each, (X - each.mean_) @ each.unmixing_.T)
+            found = next(check for check in checks if check.name == "These samples are like those of the fit")
+            assert "1.00 times as large as those of the fit" in found.found
 
 
 def test_codes_that_are_large_together_are_noticed():

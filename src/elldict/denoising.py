@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, FreshWork
+from elldict.backend.base import Array, Backend, FreshWork, to_numpy
 from elldict.solver.amp import CorruptionLaw, guess_codes
 from elldict.solver.mixture import MixtureLaw, locate_bins
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
@@ -32,6 +32,19 @@ class CodeLaw:
     noise_std: float
     mixture: MixtureLaw | None = None  # of atoms of density above 0
     cleaning: CorruptionLaw | None = None  # of all atoms, orthonormal, and of the entries of samples
+    known_noise: Vector | None = None  # (m,) standard deviation of the noise of each code, in place of the fitted one
+
+    def with_known_noise(self, std: float, unmixing: Array) -> CodeLaw:
+        """The law of codes whose samples have white noise of this standard deviation.
+
+        A code is the product of a row of `unmixing` (m, n) with a sample, and so is its noise. Noise of several codes
+        is taken for independent, which it is for orthonormal rows.
+        """
+        lengths = np.linalg.norm(np.asarray(to_numpy(unmixing), dtype=np.float64), axis=1)
+        cleaning = self.cleaning
+        if cleaning is not None:
+            cleaning = replace(cleaning, noise=max(std**2, cleaning.least_noise))
+        return replace(self, cleaning=cleaning, known_noise=std * lengths)
 
     @property
     def used(self) -> NDArray[np.bool_]:
@@ -56,12 +69,14 @@ class PosteriorMean:
         if law.cleaning is not None:
             A = backend.asarray(self.unmixing, "float64")  # orthonormal: samples are codes times atoms
             return guess_codes(Z @ A, A, law.cleaning)
-        if law.noise_std == 0:
+        noise = np.full(len(law.density), law.noise_std) if law.known_noise is None else law.known_noise
+        if np.all(noise == 0):
             return Z
-        if law.mixture is None:
-            means = SpikeSlabLikelihood(law.spike_slab()).posterior_mean(_keep_columns(Z, law.used, xp), xp)
+        kept, noise = _keep_columns(Z, law.used, xp), noise[law.used] ** 2
+        if law.mixture is not None:
+            means = _look_up_means(law.mixture, noise, kept, xp, fitted=law.noise_std**2)
         else:
-            means = _look_up_means(law.mixture, law.noise_std**2, _keep_columns(Z, law.used, xp), xp)
+            means = SpikeSlabLikelihood(replace(law.spike_slab(), noise=noise)).posterior_mean(kept, xp)
         return _fill_columns(means, law.used, Z, xp)
 
 
@@ -93,11 +108,15 @@ def _fill_columns(means: Array, used: NDArray[np.bool_], Z: Array, xp: Any) -> A
     return xp.concat([means, xp.zeros_like(Z[:, :missing])], axis=1)
 
 
-def _look_up_means(law: MixtureLaw, noise: float, Z: Array, xp: Any) -> Array:  # noqa: ARG001
-    """Posterior means of codes Z (b, m) that follow a mixture with noise of this variance in it."""
+def _look_up_means(law: MixtureLaw, noise: Vector, Z: Array, xp: Any, *, fitted: float) -> Array:  # noqa: ARG001
+    """Posterior means of codes Z (b, m) with noise of these variances (m,), of a mixture with that of `fitted` in it.
+
+    Less noise than was fitted says that a part of what was taken for noise are codes: the mixture stays as it is.
+    """
     backend, work = Backend.of(Z), FreshWork()
-    level, slope = (backend.asarray(table.ravel(), "float64") for table in law.expand_posterior_mean(noise))
-    bins = locate_bins(Z, backend.asarray(law.std, "float64"), work)
+    added = np.maximum(noise - fitted, 0.0)
+    level, slope = (backend.asarray(table.ravel(), "float64") for table in law.expand_posterior_mean(noise, added))
+    bins = locate_bins(Z, backend.asarray(np.sqrt(law.std**2 + added), "float64"), work)
     return work.take(level, bins, into="") + work.take(slope, bins, into="") * Z
 
 
@@ -145,6 +164,7 @@ def _evaluate_law(law: CodeLaw, z: Vector) -> tuple[NDArray[np.float64], NDArray
     m = int(np.sum(law.used))
     Z = np.repeat(z[:, None], m, axis=1)
     if law.mixture is not None:
-        return law.mixture.density(Z).T, _look_up_means(law.mixture, law.noise_std**2, Z, np).T
+        noise = law.noise_std**2
+        return law.mixture.density(Z).T, _look_up_means(law.mixture, np.full(m, noise), Z, np, fitted=noise).T
     objective = SpikeSlabLikelihood(law.spike_slab())
     return np.exp(objective.log_density(Z, np)).T, np.asarray(objective.posterior_mean(Z, np)).T

@@ -185,6 +185,7 @@ def make_result(
         expected_error=float(np.mean(errors[order])),
         rest=rest,
         rest_std=rest_std,
+        code_std=_measure_codes(unmixing, statistics),
         mixture=mixture,
         objective=lp_stats.mean_value,
         converged=estimate.converged,
@@ -198,6 +199,14 @@ def make_result(
         return result
     cleaning = estimate.cleaning.reorder(order, unit)
     return replace(result, cleaning=cleaning, corruption_rate=cleaning.rate, corruption_scale=math.sqrt(cleaning.size))
+
+
+def _measure_codes(unmixing: NDArray[np.float64], statistics: SampleStatistics) -> Vector:
+    """Root mean square (m,) of the codes of all samples."""
+    size = float(np.max(np.abs(unmixing)))  # in units of which squares do not overflow
+    rows = unmixing / size
+    squares = np.maximum(np.sum((rows @ statistics.scatter) * rows, axis=1), 0.0)
+    return np.asarray(np.sqrt(squares) * (size * statistics.unit))
 
 
 Doubt = tuple[type[Warning], str]

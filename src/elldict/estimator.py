@@ -42,6 +42,7 @@ from elldict.validation import (
     check_code_samples,
     check_codes,
     check_container,
+    check_noise,
     check_rng,
     check_same_space,
     check_samples,
@@ -265,29 +266,42 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             return coding.decode_samples(codes, self.mixing_, self._mean, out, name_features(self))
         return coding.decode(check_codes(self, X, self.unmixing_), self.mixing_, self._mean)
 
-    def denoise(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
+    def denoise(self, X: Any, *, noise_std: float | None = None, out: str | os.PathLike[str] | None = None) -> Array:
         """Samples without noise and corruption: their posterior mean under the fitted law. X stays as it is.
+
+        Parameters of `transform` are not used. For patches of photographs, which do not follow the law, a threshold is
+        better: `transform` by 'hard_threshold' with 2.7 standard deviations of the noise, then `inverse_transform`.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or Dataset
             Samples, as rows; whatever `fit` takes.
+        noise_std : float, default=None
+            Standard deviation of the noise of each feature, in the units of X, where it is known; the noise is taken
+            for independent. That of a code is as many times larger as its row of `unmixing_` is long: once, unless
+            whitened. It takes the place of the fitted one, and may be that of other samples than those of the fit.
+            Where ``refined_`` is 'mixture', whose laws are those of noisy codes, less noise than was fitted says that
+            a part of what was taken for noise are codes. None: the noise that was fitted, `noise_std_` of each code.
         out : str or path-like, default=None
-            File for the cleaned samples, ``.npy`` or ``.zarr``, written block by block; complete or not there.
+            File for the cleaned samples, ``.npy`` or ``.zarr``, or a table with the names of the features, ``.csv``,
+            ``.tsv``, ``.parquet`` or ``.feather``; written block by block, complete or not there.
 
         Returns
         -------
         array of shape (n_samples, n_features_in_)
             Samples, rebuilt from the posterior means of their codes. What lies in directions that belong to no atom is
-            taken for noise, but for `mean_`. Those written to a file are left on disk; of a dask array, a lazy dask
-            array.
+            taken for noise, but for `mean_`. Those written to a file are left on disk, and of a table its name is
+            returned; of a dask array, a lazy dask array.
         """
         check_is_fitted(self)
         check_same_space(self, X, self.unmixing_, "denoise")
-        rule = Rebuilt(PosteriorMean(self._code_law(), self.unmixing_), self.mixing_, self._mean)
+        law = self._code_law()
+        if noise_std is not None:
+            law = law.with_known_noise(check_noise(noise_std), self.unmixing_)
+        rule = Rebuilt(PosteriorMean(law, self.unmixing_), self.mixing_, self._mean)
         samples = check_samples(self, X, fitting=False)
         if out is not None:
-            return coding.encode_into(out, samples, self.unmixing_, self._mean, rule)
+            return coding.encode_into(out, samples, self.unmixing_, self._mean, rule, name_features(self))
         return coding.encode(samples, self.unmixing_, self._mean, rule)
 
     def _code_law(self) -> CodeLaw:
@@ -415,7 +429,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.scale_ = backend.asarray(result.scale, dtype)
         self.atom_error_ = backend.asarray(result.atom_error, dtype)
         self._rest = backend.asarray(result.rest, dtype)
-        self._rest_std = result.rest_std
+        self._rest_std, self._code_std = result.rest_std, result.code_std
         self._mixture, self._cleaning = result.mixture, result.cleaning
         for name in PLAIN_RESULTS:
             setattr(self, f"{name}_", getattr(result, name))

@@ -246,6 +246,7 @@ class LpICA(LpEstimator):
                 unmixing=result.unmixing / unit,
                 scale=result.scale / unit,
                 noise_std=result.noise_std / unit,
+                code_std=result.code_std / unit,
                 mixture=None if mixture is None else replace(mixture, std=mixture.std / unit),
             )
         super()._keep(result, backend, dtype)

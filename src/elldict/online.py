@@ -234,7 +234,7 @@ def _know_nothing(options: Options, n: int) -> FitResult:
     """What is said of samples too few to say anything: atoms are axes, and their error bars all that there is."""
     m = min(options.n_components or n, n)
     axes, ones = np.eye(n), np.ones(m)
-    return FitResult(axes[:m], axes[:m], np.zeros(n), ones, ones, 0.0, ones, 1.0, axes[m:], 1.0)
+    return FitResult(axes[:m], axes[:m], np.zeros(n), ones, ones, 0.0, ones, 1.0, axes[m:], 1.0, ones)
 
 
 def _order_rows(fit: Fit, whitening: Whitening) -> Estimate:

@@ -169,6 +169,8 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
     arrays = {name: to_numpy(array) for name, array in zip(ROWS, rows, strict=True)}
     arrays |= {name: to_numpy(getattr(model, f"{name}_")) for name in VECTORS}
     arrays["rest"] = to_numpy(model._rest)
+    if model._code_std is not None:
+        arrays["code_std"] = model._code_std
     if model._mixture is not None:
         arrays |= {"mixture_weights": model._mixture.weights, "mixture_std": model._mixture.std}
     if model._cleaning is not None:
@@ -204,6 +206,7 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
     if rest.ndim != 2 or rest.shape[1] != n or rest.dtype.kind != "f" or not np.all(np.isfinite(rest)):
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
     model._rest = rest
+    model._code_std = _unpack_code_std(arrays, m) if "code_std" in arrays else None  # not in the first files
     model._mixture = _unpack_mixture(arrays) if "mixture_weights" in arrays else None
     model._cleaning = _unpack_cleaning(arrays, m, n) if "cleaning_numbers" in arrays else None
     model.history_ = list_iterations(arrays["history"], header["history_columns"])
@@ -214,6 +217,14 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
             raise ValueError(f"feature_names_in_ is not a list of {n} names")
         model.feature_names_in_ = np.array(names, dtype=object)
     return cast(Model, model)
+
+
+def _unpack_code_std(arrays: dict[str, NDArray[Any]], m: int) -> NDArray[Any]:
+    """Root mean square of the codes of the fit."""
+    std = arrays["code_std"]
+    if std.shape != (m,) or std.dtype != np.float64 or not (np.all(np.isfinite(std)) and np.all(std >= 0)):
+        raise ValueError(f"code_std has shape {std.shape} of {std.dtype}, expected {(m,)} of float64 that are >= 0")
+    return std
 
 
 def _unpack_mixture(arrays: dict[str, NDArray[Any]]) -> MixtureLaw:

@@ -116,6 +116,7 @@ class FitResult:
     expected_error: float
     rest: NDArray[np.float64]  # (k - m, n) rows for the directions in which samples vary and that belong to no atom
     rest_std: float
+    code_std: NDArray[np.float64]  # (m,) root mean square of the codes of all samples
     mixture: MixtureLaw | None = None  # laws of the codes in place of density, scale and noise; not of unused atoms
     cleaning: CorruptionLaw | None = None  # laws of codes and corruption of samples that are cleaned, in units of X
     corruption_rate: float = 0.0

@@ -266,7 +266,7 @@ def coder(
     if alpha is None:
         raise ValueError(
             f"transform_algorithm={algorithm!r} needs transform_alpha: a threshold >= 0 in the units of the codes, "
-            "or 'auto', the best one for each atom."
+            "or 'auto', for each atom the best one under the fitted law."
         )
     threshold = find_thresholds(law(), soft=algorithm == "threshold") if isinstance(alpha, str) else alpha
     return unmixing, partial(soften if algorithm == "threshold" else keep_above, alpha=threshold)

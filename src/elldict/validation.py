@@ -174,6 +174,14 @@ def name_features(estimator: BaseEstimator) -> list[str]:
     return [f"x{k}" for k in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
 
 
+def check_noise(noise_std: Any) -> float:
+    """Standard deviation of noise that is known."""
+    is_number = isinstance(noise_std, Real) and not isinstance(noise_std, bool)
+    if not is_number or not 0 <= float(noise_std) < np.inf:
+        raise ValueError(f"noise_std is {noise_std!r}, expected a number >= 0 in the units of X, or None.")
+    return float(noise_std)
+
+
 def check_callback(callback: Any) -> None:
     """Raise if the callback cannot be called."""
     if callback is not None and not callable(callback):

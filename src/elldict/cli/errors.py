@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -31,7 +32,8 @@ def run_app(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         with _print_warnings_as_lines():
             code = app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except UsageError as error:
-        return _fail(error.format_message().removesuffix(".") + f". See '{name} --help'.")
+        command = name if error.ctx is None else error.ctx.command_path
+        return _fail(error.format_message().removesuffix(".") + f". See '{command} --help'.")
     except MistakeError as error:
         return _fail(str(error))
     except OSError as error:
@@ -44,12 +46,17 @@ def run_app(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
 
 
 @contextmanager
-def raise_as_mistakes() -> Iterator[None]:
-    """Raise what the library raises for what it was given, or lacks, as mistakes; elsewhere they are our faults."""
+def raise_as_mistakes(data: Path | None = None) -> Iterator[None]:
+    """Raise what the library raises for what it was given, or lacks, as mistakes; elsewhere they are our faults.
+
+    What is wrong with X is said of the file `data`.
+    """
     try:
         yield
     except (ValueError, TypeError, ImportError) as error:
-        raise MistakeError(str(error)) from error
+        message = str(error)
+        is_of_data = data is not None and message.startswith("X ") and str(data) not in message
+        raise MistakeError(f"{data}: {message}" if is_of_data else message) from error
     except MemoryError as error:
         raise MistakeError(f"not enough memory: {error}") from error
 

@@ -54,7 +54,7 @@ RowsOutput = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="Where the rows go: .npy or .zarr; with names .csv, .tsv, .parquet or .feather.",
+        help="Where the rows go: .npy or .zarr; or a table with names of columns, .csv, .tsv, .parquet or .feather.",
     ),
 ]
 AtomsOutput = Annotated[
@@ -129,6 +129,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print warnings and errors 
 
 AlgorithmName = Annotated[Algorithm | None, typer.Option(help="How codes are made.", show_default="the model's")]
 Alpha = Annotated[
-    str | None, typer.Option(help="Threshold, in the units of the codes; 'auto' is the best one for each atom.")
+    str | None,
+    typer.Option(
+        help="Threshold, in the units of the codes; 'auto' is the best for each atom under the law that was learned."
+    ),
+]
+NoiseStd = Annotated[
+    float | None,
+    typer.Option(min=0, help="Standard deviation of the noise of a feature, if known.", show_default="the one learned"),
 ]
 NonZero = Annotated[int | None, typer.Option(min=1, help="Codes that omp keeps for each sample.")]

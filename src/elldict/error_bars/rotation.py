@@ -116,7 +116,7 @@ class InfluenceKernel:
             za, zb, ga, gb = (xp.take(X, which, axis=1) for X in (Z, g) for which in (first, second))
             influence = ga * zb - gb * za
             if D is not None:
-                between = xp.asarray(to_numpy(D)[a, b])
+                between = backend.asarray(to_numpy(D)[a, b], "float64")
                 influence = influence - between * (za * za - zb * zb)
             return Squares(influence.T @ influence)
 

@@ -19,7 +19,7 @@ VISIBLE, TOGETHER = 0.01, 0.05
 within the chance of samples that depend on each other."""
 
 LOUDER = 1.5
-"""Times the standard deviation of codes in the fit from which samples are called louder, or one over it quieter."""
+"""Times the root mean square of codes in the fit from which samples are called louder, or one over it quieter."""
 
 SAMPLES, LINEAR, STEADY, RANK, END, WHITE = (
     "NotIdentifiableWarning",
@@ -122,10 +122,10 @@ def _check_loudness(model: Any, codes: Matrix) -> Check:
     """Whether the samples of the report are like those of the fit, by the sizes of their codes."""
     name = "These samples are like those of the fit"
     density, scale = (np.asarray(to_numpy(law), dtype=np.float64) for law in (model.density_, model.scale_))
-    stated, used = np.sqrt(density * scale**2 + model.noise_std_**2), density > 0
-    if model._mixture is not None:
-        stated[used] = model._mixture.std
-    ratios = np.std(codes, axis=0)[used] / np.where(stated[used] > 0, stated[used], 1.0)
+    used, stated, of_what = density > 0, model._code_std, "as those of the fit"
+    if stated is None:  # a model of an older file
+        stated, of_what = np.sqrt(density * scale**2 + model.noise_std_**2), "as the law fitted to codes says"
+    ratios = np.sqrt(np.mean(codes**2, axis=0))[used] / np.where(stated[used] > 0, stated[used], 1.0)
     ratio = float(np.median(ratios)) if np.any(used) else 1.0
-    found = f"their codes are {ratio:.2f} times as large as those of the fit"
+    found = f"their codes are {ratio:.2f} times as large {of_what}"
     return Check(name, found, doubted=not 1 / LOUDER < ratio < LOUDER)

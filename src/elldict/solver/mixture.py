@@ -130,29 +130,45 @@ class MixtureLaw:
         linear = first - second * x
         return np.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
 
-    def expand_posterior_mean(self, noise: float) -> tuple[Matrix, Matrix]:
+    def expand_posterior_mean(self, noise: Matrix, added: Matrix) -> tuple[Matrix, Matrix]:
         """Coefficients c of E[x|z] = c0 + c1 z about the centre of every bin (m, N_BINS), with noise in z.
 
         A component N(mu, v) of the noisy code guesses mu + (z - mu) max(0, 1 - noise / v): one that is narrower than
-        the noise, which is fitted apart, guesses its mean.
+        the noise (m,), which is fitted apart, guesses its mean. Of the noise `added` (m,) is not in the law, and makes
+        all components wider; bins are in units of codes with all of it.
         """
-        parts, std = make_components(), self.std[:, None]
-        kept = np.maximum(0.0, 1 - noise / (std * parts.stds) ** 2)  # (m, K)
-        whole, guess = np.zeros((2, len(std), N_BINS))
-        for side in np.where(parts.skewed, 1, -1), np.ones(len(parts.means)):
-            means = side * parts.means
-            away = (parts.centres - means[:, None]) / parts.stds[:, None]
-            density = np.exp(-0.5 * away**2) / parts.stds[:, None] + LEAST_DENSITY / (1 + away**2)
-            whole += self.weights @ density
-            guess += (self.weights * kept) @ (density * parts.centres)
-            guess += (self.weights * (1 - kept) * means) @ density
-        guess /= whole
-        slope = np.gradient(guess, parts.centres, axis=1)
-        return (guess - slope * parts.centres) * std, slope
+        parts = make_components()
+        if not np.any(added > 0):
+            return _expand_guess(self.weights, self.std, noise, parts.means, parts.stds)
+        std = np.sqrt(self.std**2 + added)
+        tables = []
+        for i in range(len(std)):  # each atom has components of its own
+            wider = np.sqrt((self.std[i] * parts.stds) ** 2 + added[i]) / std[i]
+            means, one = parts.means * self.std[i] / std[i], slice(i, i + 1)
+            tables.append(_expand_guess(self.weights[one], std[one], noise[one], means, wider))
+        levels, slopes = zip(*tables, strict=True)
+        return np.concatenate(levels), np.concatenate(slopes)
 
     def density(self, Z: Matrix) -> Matrix:
         """Density of each code Z (b, m)."""
         return np.asarray(np.exp(MixtureLikelihood(self).log_density(Z, np)))
+
+
+def _expand_guess(weights: Matrix, std: Matrix, noise: Matrix, means: Matrix, stds: Matrix) -> tuple[Matrix, Matrix]:
+    """Coefficients of E[x|z] about the centres of all bins; codes have these std (m,), the unit of the components."""
+    parts, unit = make_components(), std[:, None]
+    kept = np.maximum(0.0, 1 - noise[:, None] / (unit * stds) ** 2)  # (m, K)
+    whole, guess = np.zeros((2, len(std), N_BINS))
+    for side in np.where(parts.skewed, 1, -1), np.ones(len(means)):
+        centres = side * means
+        away = (parts.centres - centres[:, None]) / stds[:, None]
+        density = np.exp(-0.5 * away**2) / stds[:, None] + LEAST_DENSITY / (1 + away**2)
+        whole += weights @ density
+        guess += (weights * kept) @ (density * parts.centres)
+        guess += (weights * (1 - kept) * centres) @ density
+    guess /= whole
+    slope = np.gradient(guess, parts.centres, axis=1)
+    return (guess - slope * parts.centres) * unit, slope
 
 
 def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS, *, may_be_skewed: bool = True) -> MixtureLaw:

@@ -37,9 +37,6 @@ MOMENTUM = 0.6
 """Share of the last step that is taken again with the next. Where codes depend on each other so do the angles of pairs,
 and Newton's step for each pair by itself falls short."""
 
-LENGTHENING = 1.4
-"""Factor by which the longest angle of a step grows after each that was taken, and did not lower the objective."""
-
 MAX_VALUES = 2**20
 """Values of the samples from which the start is computed: 8 MB."""
 
@@ -99,7 +96,7 @@ class DependentStepper(Stepper):
             objective = MixtureLikelihood(update_mixture(objective.law, compute_codes(self.rows, moved)))
         there = self.evaluate(moved, objective)
         if not self._is_lower(there, here):
-            self.came_from, longest = here.A, min(MAX_ANGLE, LENGTHENING * self.direction.max_angle)
+            self.came_from, longest = here.A, min(MAX_ANGLE, 2 * self.direction.max_angle)
             self.direction = replace(self.direction, max_angle=longest)
             return there
         self.came_from, moved = None, self.direction(here.stats, here.A)
@@ -107,7 +104,7 @@ class DependentStepper(Stepper):
             there = self.evaluate(polar((1 - share) * here.A + share * moved), objective)
             if not self._is_lower(there, here):
                 break
-        # the next will be not much longer than this one
+        # the next will be no longer than twice this one
         longest = share * min(self.direction.max_angle, measure_step(here.A, moved))
         self.direction = replace(self.direction, max_angle=longest)
         return there
