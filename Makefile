@@ -27,11 +27,11 @@ coverage: $(VENV)/.dev
 # The tests of the solver once more with samples as tensors of torch, and by the ways that are meant for a graphics card:
 # without those that do not get to see torch, and without the largest problems, which take longest and show nothing more.
 test-torch: $(VENV)/.torch
-	$(BIN)/pytest -n 2 --dist worksteal --solve-on torch \
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --solve-on torch \
 	  -k 'not corruption and not memory and not copied_whole and not processes and not thread_counts and not n_100' \
-	  tests/test_solver.py tests/test_recovery.py tests/test_refine.py tests/test_faults.py tests/test_score.py \
+	  tests/test_solver.py tests/test_refine.py tests/test_faults.py tests/test_score.py \
 	  tests/test_array_libraries.py tests/test_device.py
-	$(BIN)/pytest -n 2 --dist worksteal --solve-on card -k 'not n_100 and not corruption' \
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --solve-on card -k 'not n_100 and not corruption' \
 	  tests/test_solver.py tests/test_recovery.py
 
 # On a machine with a card of NVIDIA and a torch that finds it.

@@ -55,6 +55,7 @@ def test_no_atom_is_in_two_pairs():
     assert len(find_mixed_pairs(activity)) == 1
 
 
+@pytest.mark.slow
 def test_few_samples_end_exact_or_are_reported():
     """Three samples a feature without noise: of six fits two end exact, the others at wrong maxima."""
     outcomes = []

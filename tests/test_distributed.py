@@ -168,6 +168,7 @@ def _allow_failures(dask_scheduler, number):
     dask_scheduler.allowed_failures = number
 
 
+@pytest.mark.slow
 def test_one_paused_worker_is_done_without_and_two_are_an_error(ready, easy, lazy):
     samples = make_dask_dataset(lazy, patience=1.0)
     addresses = list(ready.scheduler_info()["workers"])

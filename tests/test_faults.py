@@ -410,6 +410,7 @@ def test_fault_17_equal_fits_are_equal_to_the_last_bit(easy):
     assert one.objective_ == two.objective_
 
 
+@pytest.mark.slow
 def test_fault_17_thread_counts_agree_to_the_last_bit():
     """Each tile is summed by one thread, and tiles are added up in order: the catalogue asks for 1e-10 only."""
     script = """

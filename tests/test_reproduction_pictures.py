@@ -31,6 +31,7 @@ def labelled(figure):
     return {(line.get_label(), to_hex(line.get_color())) for line in lines}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
 def test_a_method_has_one_colour_in_all_pictures(palette):
     found = set()

@@ -569,6 +569,7 @@ def test_nothing_leaves_the_screen_of_a_phone(html, folder):
 # --- command ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_runs_stores_and_reports(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.run(["figure2", "figure3", "--trials", "1", "--out", "here/there"]) == 0

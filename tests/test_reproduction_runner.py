@@ -95,6 +95,7 @@ def test_a_cell_that_takes_its_process_with_it_has_failed():
     assert not worker.alive
 
 
+@pytest.mark.slow
 def test_a_job_past_its_time_is_ended_and_the_next_one_begun():
     jobs = [60.0, 0.0]
     with pool.Pool(time.sleep, limit=4.0) as workers:
@@ -120,6 +121,7 @@ def test_a_crash_is_followed_by_a_new_process(store, monkeypatch):
     assert len({id(worker) for worker in made}) == 2
 
 
+@pytest.mark.slow
 def test_a_budget_ends_the_run_and_says_what_was_not_run(store):
     began = time.monotonic()
     outcome = runner.run([slow(0), *tiny(2), slow(1)], store, budget=10.0)

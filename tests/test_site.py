@@ -56,6 +56,7 @@ def test_the_site_has_a_page_for_every_public_name_and_every_example(site):
         assert (site / "auto_examples" / f"{path.stem}.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_no_page_scrolls_sideways_on_a_phone_or_asks_the_network(site):
     browser = find_browser()

@@ -14,7 +14,9 @@ from elldict import LpDictionaryLearning, LpICA
     [
         LpDictionaryLearning(max_iter=20),
         # the checks ask for conventions, of which few iterations have as many as the hundreds that noise would take
-        LpDictionaryLearning(p=4, center=True, whiten=True, n_init=2, max_iter=10),
+        pytest.param(
+            LpDictionaryLearning(p=4, center=True, whiten=True, n_init=2, max_iter=10), marks=pytest.mark.slow
+        ),
         LpDictionaryLearning(n_components=2, transform_algorithm="omp", transform_n_nonzero_coefs=1, max_iter=10),
         LpICA(max_iter=10),
         pytest.param(LpICA(n_components=2, whiten="arbitrary-variance", max_iter=10), marks=pytest.mark.slow),

@@ -70,6 +70,7 @@ def test_a_fit_leaves_the_threads_of_blas_as_they_were(easy):
     assert [library["num_threads"] for library in threadpool_info()] == before
 
 
+@pytest.mark.slow
 def test_many_threads_give_the_sums_of_one(blas, rng):
     X = rng.standard_normal((100_000, 30)) ** 3
     model = LpDictionaryLearning(random_state=0, max_iter=5, tol=1.0).fit(X)

@@ -429,7 +429,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.scale_ = backend.asarray(result.scale, dtype)
         self.atom_error_ = backend.asarray(result.atom_error, dtype)
         self._rest = backend.asarray(result.rest, dtype)
-        self._rest_std, self._code_std = result.rest_std, result.code_std
+        self._rest_std, self._code_std = result.rest_std, backend.asarray(result.code_std, "float64")
         self._mixture, self._cleaning = result.mixture, result.cleaning
         for name in PLAIN_RESULTS:
             setattr(self, f"{name}_", getattr(result, name))

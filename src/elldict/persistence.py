@@ -170,7 +170,7 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
     arrays |= {name: to_numpy(getattr(model, f"{name}_")) for name in VECTORS}
     arrays["rest"] = to_numpy(model._rest)
     if model._code_std is not None:
-        arrays["code_std"] = model._code_std
+        arrays["code_std"] = to_numpy(model._code_std)
     if model._mixture is not None:
         arrays |= {"mixture_weights": model._mixture.weights, "mixture_std": model._mixture.std}
     if model._cleaning is not None:

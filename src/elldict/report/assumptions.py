@@ -122,8 +122,10 @@ def _check_loudness(model: Any, codes: Matrix) -> Check:
     """Whether the samples of the report are like those of the fit, by the sizes of their codes."""
     name = "These samples are like those of the fit"
     density, scale = (np.asarray(to_numpy(law), dtype=np.float64) for law in (model.density_, model.scale_))
-    used, stated, of_what = density > 0, model._code_std, "as those of the fit"
-    if stated is None:  # a model of an older file
+    used, of_what = density > 0, "as those of the fit"
+    if model._code_std is not None:
+        stated = np.asarray(to_numpy(model._code_std))
+    else:  # a model of an older file
         stated, of_what = np.sqrt(density * scale**2 + model.noise_std_**2), "as the law fitted to codes says"
     ratios = np.sqrt(np.mean(codes**2, axis=0))[used] / np.where(stated[used] > 0, stated[used], 1.0)
     ratio = float(np.median(ratios)) if np.any(used) else 1.0
