@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: install demo reproduce test test-slow coverage test-torch test-cuda lint docs wheel bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: install demo reproduce test test-slow coverage test-torch test-torch-slow test-cuda lint docs wheel bench bench-quick bench-basins bench-iteration bench-limit clean
 
 # Everything that `make test`, `make test-torch` and `make lint` need.
 install: $(VENV)/.torch
@@ -29,10 +29,15 @@ coverage: $(VENV)/.dev
 test-torch: $(VENV)/.torch
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --solve-on torch \
 	  -k 'not corruption and not memory and not copied_whole and not processes and not thread_counts and not n_100' \
-	  tests/test_solver.py tests/test_refine.py tests/test_faults.py tests/test_score.py \
-	  tests/test_array_libraries.py tests/test_device.py
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --solve-on card -k 'not n_100 and not corruption' \
-	  tests/test_solver.py tests/test_recovery.py
+	  tests/test_solver.py tests/test_refine.py tests/test_score.py tests/test_array_libraries.py tests/test_device.py
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --solve-on card -k 'not n_100 and not corruption' tests/test_solver.py
+
+# The same with the longer ones.
+test-torch-slow: $(VENV)/.torch
+	$(BIN)/pytest -n 2 --dist worksteal --solve-on torch \
+	  -k 'not corruption and not memory and not copied_whole and not processes and not thread_counts and not n_100' \
+	  tests/test_recovery.py tests/test_faults.py
+	$(BIN)/pytest -n 2 --dist worksteal --solve-on card -k 'not n_100 and not corruption' tests/test_recovery.py
 
 # On a machine with a card of NVIDIA and a torch that finds it.
 test-cuda: $(VENV)/.dev

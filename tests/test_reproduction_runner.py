@@ -22,6 +22,8 @@ from experiments.reproduction.cells import make_cell
 from experiments.reproduction.estimates import Estimator, prior_seconds
 from experiments.reproduction.results import Results
 
+pytestmark = pytest.mark.slow  # processes that are started, killed and waited for
+
 ROOT = Path(__file__).parents[1]
 TINY = {"n_features": 4, "n_samples": 300, "density": 0.3}
 POPULATION = {"n_features": 4, "p": 4, "density": 0.1, "constraint": "sphere", "floor": 1e-9, "max_iter": 50}
@@ -95,7 +97,6 @@ def test_a_cell_that_takes_its_process_with_it_has_failed():
     assert not worker.alive
 
 
-@pytest.mark.slow
 def test_a_job_past_its_time_is_ended_and_the_next_one_begun():
     jobs = [60.0, 0.0]
     with pool.Pool(time.sleep, limit=4.0) as workers:
@@ -121,7 +122,6 @@ def test_a_crash_is_followed_by_a_new_process(store, monkeypatch):
     assert len({id(worker) for worker in made}) == 2
 
 
-@pytest.mark.slow
 def test_a_budget_ends_the_run_and_says_what_was_not_run(store):
     began = time.monotonic()
     outcome = runner.run([slow(0), *tiny(2), slow(1)], store, budget=10.0)
@@ -195,7 +195,6 @@ def command(*arguments):
     return [sys.executable, "-m", "experiments.reproduction", *arguments]
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     arguments = ["few-samples", "--trials", "40", "--out", str(tmp_path)]
     run = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, start_new_session=True, cwd=ROOT)
@@ -216,7 +215,6 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     assert (tmp_path / "report.html").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a matter of POSIX")
 def test_killed_and_resumed_gives_the_same_results():
     script = [

@@ -117,7 +117,7 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
 def estimate_for_any_law(context: FitContext, *, loud: bool) -> Outcome:
     """The estimate for codes of any law, without one before it; `loud` says that samples differ in loudness."""
     schedule = Schedule(context, Subsampler(context.samples, context.rng))
-    problem = Problem(context.samples, context.whitening, context.log)
+    problem = Problem(context.samples, context.whitening.move_to(context.samples.backend), context.log)
     estimate = schedule.climb_for_any_law(None, problem, draw_rows(context.samples, context.whitening), loud=loud)
     return estimate, tuple(problem.iterations)
 
@@ -212,7 +212,7 @@ class Schedule:
         context, (rows, axes) = self.context, drawn
         subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, axes.shape[1] ** 2))
         robust = RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
-        start = Backend.of(context.drawn.rows).asarray(axes, "float64") if A is None else A
+        start = problem.samples.backend.asarray(axes, "float64") if A is None else A
         return robust.estimate(start, loud=loud, settled=A is not None)
 
     def _seek_less_sparse(self, pilot: Estimate, problem: Problem, phase: Phase) -> Estimate:
