@@ -25,6 +25,9 @@ from elldict.data.open import is_dataset, is_source, open_samples
 from elldict.data.statistics import SampleStatistics
 from elldict.exceptions import NoCheckpointWarning
 
+MAX_FEATURES = 10_000
+"""Features beyond which fewer samples than that are refused: such X is mostly a transposed one, and fills memory."""
+
 
 def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Dataset:
     """Return X as samples; set or check the number and the names of the features.
@@ -33,13 +36,26 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Dataset
     not know into NumPy. Whether all values are finite is left to the first pass over the tiles.
     """
     in_memory = type(X) is np.ndarray
+    samples: Dataset
     if not in_memory and is_source(X) and not _left_to_scikit_learn(X):
         samples = open_samples(X)
         shape, names = (samples.n_samples, samples.n_features), getattr(samples, "feature_names", None)
         _check_size(shape, *((2, 2) if fitting else (1, 1)))
         _check_columns(estimator, shape, names, fitting=fitting)
-        return samples
-    return _checked_array(estimator, X, fitting=fitting, n_least=2)
+    else:
+        samples = _checked_array(estimator, X, fitting=fitting, n_least=2)
+    if fitting:
+        _refuse_transposed(samples.n_samples, samples.n_features)
+    return samples
+
+
+def _refuse_transposed(n_samples: int, n_features: int) -> None:
+    if n_features > MAX_FEATURES and n_samples < n_features:
+        raise ValueError(
+            f"X has {n_samples} samples of {n_features} features, whose covariance would take "
+            f"{8e-9 * n_features**2:.1f} GB: expected samples as rows, more than features. Give X.T if samples are its "
+            "columns; otherwise reduce X to fewer features first."
+        )
 
 
 def check_batch(estimator: BaseEstimator, X: Any, *, first: bool) -> ArrayDataset:

@@ -208,22 +208,12 @@ class SampleStatistics:
         return math.sqrt(float(np.sum(self.eigenvalues[: self.rank])) / self.rank)
 
 
-MAX_FEATURES = 10_000
-"""Features beyond which fewer samples than that are refused: such X is mostly a transposed one, and fills memory."""
-
-
 def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> SampleStatistics:
     """First pass: raise if a sample holds NaN or infinity, or if all are zero.
 
     The scatter is about the mean if `center`, else about zero; multiplied in float64 if `precise`, whatever the samples
     are: whitening divides by the smallest variances.
     """
-    if samples.n_features > MAX_FEATURES and samples.n_samples < samples.n_features:
-        raise ValueError(
-            f"X has {samples.n_samples} samples of {samples.n_features} features, whose covariance would take "
-            f"{8e-9 * samples.n_features**2:.1f} GB: expected samples as rows, more than features. Give X.T if samples "
-            "are its columns; otherwise reduce X to fewer features first."
-        )
     precision = "float64" if precise else samples.dtype
     found = samples.sum(StatisticsKernel(precision))
     if found.non_finite is not None:

@@ -1,4 +1,4 @@
-"""Minibatches and subsamples: most iterations of a fit evaluate a few of the samples, drawn at random."""
+"""Minibatches, subsamples and copies: most iterations of a fit evaluate few of the samples, or in few digits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array
+from elldict.backend.base import NUMPY, Array, to_numpy
 from elldict.data.dataset import ArrayDataset, Dataset, Kernel, S, count_row_bytes
+from elldict.data.statistics import Whitening
+from elldict.data.weighted import WeightedDataset
 
 SUBSAMPLE_ROWS_PER_FEATURE, MIN_SUBSAMPLE_ROWS = 40, 1000
 """Samples of the first subsample."""
@@ -21,6 +23,10 @@ BATCH_ROWS_PER_FEATURE, MIN_BATCH_ROWS = 20, 1000
 
 MAX_BYTES, MAX_GPU_BYTES = 2**25, 2**30
 """Size of the largest subsample short of all samples: subsamples are copies."""
+
+MIN_COPY, MAX_COPY = 2**18, 2**23
+"""Values of samples from which, and up to which, steps are taken on a copy of them: of fewer, products take no time and
+float64 keeps digits; of more, it would take more than 32 MB."""
 
 
 class Minibatches(ArrayDataset):
@@ -128,3 +134,22 @@ def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
         return backend.asarray(samples.take(index), dtype)
     rows = backend.xp.take(samples.X, backend.xp.asarray(index, device=backend.device), axis=0)
     return backend.xp.astype(rows, getattr(backend.xp, dtype), copy=False)
+
+
+def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
+    """The samples in whitened coordinates, normalised, in float32; None if that is too much to hold.
+
+    Dozens of steps are taken on them, which need neither the features of samples nor more digits than noise leaves. By
+    NumPy, whatever library the samples are of: sums of float32 values would differ in the last digits of these.
+    """
+    r, n = samples.n_samples, samples.n_features
+    k = n if whitening.to_white is None else int(whitening.to_white.shape[0])
+    if samples.backend.on_gpu or isinstance(samples, WeightedDataset) or not MIN_COPY <= r * k <= MAX_COPY:
+        return None
+    whitening = whitening.move_to(NUMPY)
+    white = np.empty((r, k), dtype=np.float32)
+    rows = max(1, MAX_COPY // 8 // n)
+    for first in range(0, r, rows):
+        index = np.arange(first, min(first + rows, r), dtype=np.int64)
+        white[index] = whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False))
+    return ArrayDataset(white)

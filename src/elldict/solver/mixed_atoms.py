@@ -32,9 +32,9 @@ LEAST_CODE, MIN_FEWER = 1e-4, 0.05
 MIN_VARIATION = 1e-4
 """Share of their squares, in any direction, that codes keep where that of a true atom is zero; rounding makes 1e-8."""
 
-MAX_LINES, SAME_LINE, MIN_ON_LINE, MIN_SHARE_ON_LINES = 400, 1e-4, 3, 0.05
-"""Samples that are compared with each other, angle between those on one line, how many make a line, itself counted, and
-share of samples on such lines. By chance, in a plane, a sample has 0.03 others at such an angle."""
+MAX_COMPARED, SAME_LINE, MIN_ON_LINE, MIN_SHARE_ON_LINES = 400, 1e-4, 4, 0.05
+"""Samples that are compared with each other, angle between those on one line, how many make a line, and share of them
+on such lines. By chance, in a plane, a sample has 0.03 others at such an angle."""
 
 ANGLES = np.concatenate([np.linspace(-math.pi / 4, math.pi / 4, 91)[1:], np.linspace(-0.1, 0.1, 101)])
 """Turning a pair by a right angle only renames it, so this is all there is; finer where a pair is nearly separate."""
@@ -150,9 +150,10 @@ def have_common_lines(rows: NDArray[np.float64]) -> bool:
     """
     lengths = np.sqrt(np.sum(rows**2, axis=1))
     units = (rows / np.maximum(lengths, np.finfo(float).tiny)[:, None])[lengths > LEAST_CODE * np.max(lengths)]
-    units = units[:MAX_LINES]
-    sines = 1 - np.minimum((units @ units.T) ** 2, 1.0)
-    return bool(np.mean(np.sum(sines < SAME_LINE**2, axis=1) > MIN_ON_LINE) > MIN_SHARE_ON_LINES)
+    units = units[:MAX_COMPARED]
+    squared_sines = 1 - np.minimum((units @ units.T) ** 2, 1.0)
+    n_on_line = np.sum(squared_sines < SAME_LINE**2, axis=1)  # itself counted
+    return bool(np.mean(n_on_line >= MIN_ON_LINE) > MIN_SHARE_ON_LINES)
 
 
 def gains_zeros(Z: NDArray[np.float64]) -> bool:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, to_numpy
-from elldict.data.dataset import ArrayDataset, Dataset
+from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
-from elldict.data.weighted import WeightedDataset
+from elldict.data.subsample import copy_white
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar, turn
@@ -54,10 +54,6 @@ bar of l_p was small already."""
 
 LAW_SLACK = 1e-4
 """Fall of the log-likelihood of a code, in nats, that a new law can cause: it fits drawn samples better, not all."""
-
-MIN_COPY, MAX_COPY = 2**18, 2**23
-"""Values of samples from which, and up to which, steps are taken on a copy of them: of fewer, products take no time and
-float64 keeps digits; of more, it would take more than 32 MB."""
 
 MAX_STEPS = 200
 """Steps after which an objective that still rises is left."""
@@ -229,25 +225,6 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
     return np.ascontiguousarray(thin(rows)), np.linalg.eigh(weighted.T @ rows)[1].T
-
-
-def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
-    """The samples in whitened coordinates, normalised, in float32; None if that is too much to hold.
-
-    Dozens of steps are taken on them, which need neither the features of samples nor more digits than noise leaves. By
-    NumPy, whatever library the samples are of: sums of float32 values would differ in the last digits of these.
-    """
-    r, n = samples.n_samples, samples.n_features
-    k = n if whitening.to_white is None else int(whitening.to_white.shape[0])
-    if samples.backend.on_gpu or isinstance(samples, WeightedDataset) or not MIN_COPY <= r * k <= MAX_COPY:
-        return None
-    whitening = whitening.move_to(NUMPY)
-    white = np.empty((r, k), dtype=np.float32)
-    rows = max(1, MAX_COPY // 8 // n)
-    for first in range(0, r, rows):
-        index = np.arange(first, min(first + rows, r), dtype=np.int64)
-        white[index] = whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False))
-    return ArrayDataset(white)
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
