@@ -22,7 +22,7 @@ from elldict.solver.corruption import SparseCorruption, learn_from_limited, limi
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.evaluate import score_sparsity
 from elldict.solver.hits import learn_hits
-from elldict.solver.law_tests import has_few_samples, score_laws
+from elldict.solver.law_tests import VERY_LOUD, has_few_samples, measure_loudness, score_laws, thin
 from elldict.solver.loop import FitLog, Problem
 from elldict.solver.refine import Refinement
 from elldict.solver.schedule import is_exact_estimate
@@ -63,7 +63,7 @@ def seek_competing_basis(found: Found, log: FitLog) -> Found:
     A = to_numpy(estimate.A)
     along = lies_along_entries(A) or (estimate.corruption is not None and not estimate.converged)
     limited = limit_entries(_get_raw(found)) if along or estimate.refined == "mixture" else None
-    if limited is None:
+    if limited is None or (not along and _is_loud(found, limited)):
         return found
     B = _find_in_limited(found, limited) if along else A
     if B is None:
@@ -77,6 +77,12 @@ def seek_competing_basis(found: Found, log: FitLog) -> Found:
     if cleaned is None and along:
         return replace(found, estimate=replace(estimate, competing=measure_differences(A, B)))
     return cleaned or found
+
+
+def _is_loud(found: Found, limited: Matrix) -> bool:
+    """Whether samples differ much in loudness although their entries are limited (b, n): not by corruption."""
+    Z = thin(to_numpy(found.search.whitening.whiten(limited))) @ to_numpy(found.estimate.A).T
+    return measure_loudness(Z)[0] > VERY_LOUD
 
 
 def lies_along_entries(A: Matrix) -> bool:

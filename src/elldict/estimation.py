@@ -21,9 +21,10 @@ from elldict.solver.loop import PILOT_TOL, FitLog, Phase, choose_precision, run_
 from elldict.solver.objective import Lp
 from elldict.solver.schedule import (
     FitContext,
+    approach_any_law,
     estimate_by_subsamples,
-    estimate_for_any_law,
     estimate_on_all,
+    finish_any_law,
     use_newton,
 )
 from elldict.validation import check_n_components
@@ -100,17 +101,30 @@ class Search:
         return Found(self, estimate, history, drawn)
 
     def run_like(self, estimate: Estimate, rng: np.random.Generator, log: FitLog) -> Found:
-        """Seek the atoms in the way that led to this estimate of other samples, as far as that is known."""
-        options = self.options
-        assert estimate.lp_stats is not None
-        for_any_law = estimate.refined == "mixture" and not estimate.lp_stats.n_negative and options.refine == "auto"
-        if not for_any_law or options.normalize == "samples":
+        """Seek the atoms in the way that led to this estimate of other samples; roughly, where `finish` can go on."""
+        if not self.can_finish(estimate):
             return self.run(rng, log)
-        drawn, normalize = self._draw(rng), None if estimate.loudness is None else "samples"
-        context = FitContext(
-            self.samples, self.whitening, log, self.phases, rng, options.refine, drawn, normalize=normalize
-        )
-        return Found(self, *estimate_for_any_law(context, loud=normalize is not None), drawn)
+        drawn = self._draw(rng)
+        return Found(self, *approach_any_law(self._make_context(estimate, drawn, rng, log)), drawn)
+
+    def can_finish(self, estimate: Estimate) -> bool:
+        """Whether atoms of codes of any law are sought, in the way that led to this estimate of other samples."""
+        assert estimate.lp_stats is not None
+        options = self.options
+        for_any_law = estimate.refined == "mixture" and not estimate.lp_stats.n_negative and options.refine == "auto"
+        return for_any_law and options.normalize != "samples"
+
+    def finish(self, found: Found, estimate: Estimate, rng: np.random.Generator, log: FitLog) -> Found:
+        """Go on from what was found roughly, in the way that led to this estimate of other samples."""
+        context = self._make_context(estimate, found.drawn, rng, log)
+        return Found(self, *finish_any_law(context, found.estimate.A), found.drawn)
+
+    def _make_context(
+        self, estimate: Estimate, drawn: CodeSubsample, rng: np.random.Generator, log: FitLog
+    ) -> FitContext:
+        normalize = None if estimate.loudness is None else "samples"
+        refine = self.options.refine
+        return FitContext(self.samples, self.whitening, log, self.phases, rng, refine, drawn, normalize=normalize)
 
     def _draw(self, rng: np.random.Generator) -> CodeSubsample:
         return CodeSubsample.draw(self.samples, self.whitening, np.random.default_rng(int(rng.integers(2**62))))

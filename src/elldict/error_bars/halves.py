@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,9 @@ MIN_ROWS_PER_DIRECTION = 2
 
 MAX_BYTES, MAX_GPU_BYTES = 2**23, 2**28
 """Bytes of a half: larger ones are thinned out, so that a fit takes little more memory than without."""
+
+AGREEMENT = 0.3
+"""Mean difference of halves that were fitted roughly below which it may be due to that."""
 
 SEED = 20
 """Of the starts of halves: another one than users choose, so that they are independent of that of the fit."""
@@ -52,28 +55,33 @@ def compare_halves(found: Found, groups: NDArray[Any] | None, log: FitLog) -> Ve
 
     A half has twice the variance of all samples: halves differ by four times the error of the fit, if both are near the
     same maximum. Where they are at different ones, the fit, at one of them as well, is off by half of what they differ;
-    as all samples know more than a half, three eighths.
+    as all samples know more than a half, three eighths. Of halves that were fitted roughly, a third.
     """
-    search, m = found.search, len(found.atoms[0])
-    samples, k = search.samples, int(found.estimate.A.shape[1])
+    search, estimate, m = found.search, found.estimate, len(found.atoms[0])
+    samples, k = search.samples, int(estimate.A.shape[1])
     max_rows = count_half_rows(samples, MAX_GPU_BYTES if samples.backend.on_gpu else MAX_BYTES)
-    halves = split_alternately(samples.n_samples, max_rows, groups)
-    if min(map(len, halves)) < MIN_ROWS_PER_DIRECTION * k:
+    indices = split_alternately(samples.n_samples, max_rows, groups)
+    if min(map(len, indices)) < MIN_ROWS_PER_DIRECTION * k:
         return None
     options = replace(search.options, n_components=m, clip=True, n_init=1)
-    # steps for codes of any law can be cut short, and then tell as much; the refinements of others cannot
-    budget = log.passes if found.estimate.loudness is not None else math.inf
-    partners = []
-    for number, index in enumerate(halves):
-        its_log = FitLog(lambda iteration: iteration.passes >= budget)
-        half = Search.begin(take_half(samples, index), options, its_log)
-        atoms = half.run_like(found.estimate, np.random.default_rng([SEED, number]), its_log).atoms[0]
-        partners.append(match_atoms(found.atoms[0], atoms))
-        log.passes += its_log.passes * len(index) / samples.n_samples
-    differ = 1 - np.abs(np.sum(partners[0] * partners[1], axis=1)) ** 4
-    share = sum(map(len, halves)) / samples.n_samples
+    rng = [np.random.default_rng([SEED, number]) for number in range(2)]
+    its_log = FitLog()
+    searches = [Search.begin(take_half(samples, index), options, its_log) for index in indices]
+    halves = [half.run_like(estimate, r, its_log) for half, r in zip(searches, rng, strict=True)]
+    differ, rough = measure_differences(found, halves), searches[0].can_finish(estimate)
+    if rough and np.mean(differ) < AGREEMENT:
+        halves = [half.search.finish(half, estimate, r, its_log) for half, r in zip(halves, rng, strict=True)]
+        differ, rough = measure_differences(found, halves), False
+    share = sum(map(len, indices)) / samples.n_samples
+    log.passes += its_log.passes * share / 2
     differ = differ * (share + (1 - share) * differ)  # chance is less in more samples, other maxima are not
-    return np.asarray(differ * (1 + differ / 2) / 4)
+    return np.asarray(differ * (1 + differ / (3 if rough else 2)) / 4)
+
+
+def measure_differences(found: Found, halves: Sequence[Found]) -> Vector:
+    """How much the partners of each atom (m,) in two halves differ."""
+    one, two = (match_atoms(found.atoms[0], half.atoms[0]) for half in halves)
+    return np.asarray(1 - np.abs(np.sum(one * two, axis=1)) ** 4)
 
 
 def match_atoms(atoms: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:

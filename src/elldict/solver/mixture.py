@@ -254,8 +254,11 @@ class MixtureLikelihood(LinearCodes):
 
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m)."""
-        std, *tables = self.tables(Z)
+        std, *tables, level, centred = self.tables(Z)
         bins = locate_bins(Z, std, work)
+        if Quantities.MOMENTS not in quantities:  # what g is off by within a bin tells nothing of other codes
+            value = Summed(work.column_sums(work.take(level, bins, into="magnitude")))
+            return Terms(work.take(centred, bins, into="g"), value=value)
         # few arrays of the size of the codes at a time: log q is c0 + z (c1 + c2 z / 2), added up part by part, and
         # l_p beside it has the same scratch memory
         level = work.column_sums(work.take(tables[0], bins, into="magnitude"))
@@ -270,15 +273,20 @@ class MixtureLikelihood(LinearCodes):
     def log_density(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002
         """Log q of each code Z (b, m)."""
         work = FreshWork()
-        std, *tables = self.tables(Z)
+        std, *tables, _, _ = self.tables(Z)
         bins = locate_bins(Z, std, work)
         level, linear, second = (work.take(table, bins, into="") for table in tables)
         return level + Z * (linear + second * Z / 2)
 
     def tables(self, Z: Array) -> tuple[Array, ...]:
-        """Standard deviations (m,), and tables over the bins of all atoms, for codes like these."""
+        """Standard deviations (m,), and tables over the bins of all atoms, for codes like these.
+
+        Three to expand log q about the centres of bins; log q and its derivative there.
+        """
         backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
         if (backend, dtype) not in self.known:
-            tables = (table.ravel() for table in self.law.expand_log_density())
+            c0, c1, c2 = self.law.expand_log_density()
+            z = self.law.std[:, None] * make_components().centres
+            tables = (table.ravel() for table in (c0, c1, c2, c0 + z * (c1 + c2 * z / 2), c1 + c2 * z))
             self.known[backend, dtype] = tuple(backend.asarray(table, dtype) for table in (self.law.std, *tables))
         return self.known[backend, dtype]

@@ -9,6 +9,7 @@ there. If samples do not differ in loudness, the last steps are taken without no
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar, turn
 from elldict.solver.law_tests import thin
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
-from elldict.solver.mixture import MixtureLikelihood, fit_mixture, update_mixture
+from elldict.solver.mixture import MixtureLaw, MixtureLikelihood, fit_mixture, update_mixture
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
 from elldict.theory.error_bars import CodeMoments, choose_signs
 
@@ -44,13 +45,16 @@ FIRST_ROUNDS = 60
 """Rounds of expectation maximisation for the first law, which is followed by others every few steps."""
 
 LEAST_CURVATURE = 0.5
-"""Of Newton's steps, relative to the size of the objective; more than elsewhere, because curvatures are those of few
+"""Of Newton's steps for the likelihood, relative to its size; more than elsewhere, because curvatures are those of few
 samples."""
 
-L1_END, LIKELIHOOD_END, SETTLED_END = (0.02, 0.01), (0.25, 0.05), (0.1, 0.02)
+L1_END, LIKELIHOOD_END, SETTLED_END = (0.02, 0.02), (0.25, 0.05), (0.1, 0.02)
 """Share of the standard error below which steps are the last, and share of the rise of the objective so far below which
 that of the last few is of no more use. The likelihood ends earlier, because its last steps fit noise, unless the error
 bar of l_p was small already."""
+
+ROUGH_END = (0.02, 0.05)
+"""The same for l_1 where atoms are to be compared with others that may be far from them."""
 
 LAW_SLACK = 1e-4
 """Fall of the log-likelihood of a code, in nats, that a new law can cause: it fits drawn samples better, not all."""
@@ -69,8 +73,14 @@ class DependentStepper(Stepper):
     rows: Array = field(kw_only=True)  # drawn samples (b, k), normalised if the others are
     min_rise: float = field(kw_only=True)
     values: list[float] = field(default_factory=list)  # of the objective at each iterate
-    direction: PairwiseNewton = field(default_factory=lambda: PairwiseNewton(least_curvature=LEAST_CURVATURE))
+    direction: PairwiseNewton = field(default_factory=PairwiseNewton)
     came_from: Array | None = None  # A before the last step; None: it was too long, or there was none
+
+    def evaluate(self, A: Array, objective: Objective, came_from: Array | None = None) -> Iterate:  # noqa: ARG002
+        """The iterate at A. The moments of codes, which the standard error needs, are summed up every few steps."""
+        seldom = (len(self.values) + 1) % REFRESH_STEPS and len(self.values) > 0 and A.shape[0] == A.shape[1]
+        wanted = Quantities.GRADIENT if seldom else Quantities.GRADIENT | Quantities.MOMENTS
+        return Iterate(A, objective, self.problem.evaluate(A, objective, wanted, self.phase.precision))
 
     def propose(self, here: Iterate) -> tuple[Array, float]:
         """Where the step leads, and how far that is."""
@@ -110,7 +120,7 @@ class DependentStepper(Stepper):
         values, few = self.values, REFRESH_STEPS
         if len(values) > 2 * few and values[-1] - values[-1 - few] < self.min_rise * (values[-1] - values[0]):
             return f"{few} steps raise the objective by less than {100 * self.min_rise:.2g} % of its rise"
-        return super().find_reason_to_end(before, here, step)
+        return None if here.stats.slope is None else super().find_reason_to_end(before, here, step)
 
 
 @dataclass(frozen=True)
@@ -125,28 +135,47 @@ class RobustEstimator:
     normalize: str | None
 
     def estimate(self, A: Array, *, loud: bool, settled: bool) -> Estimate:
-        """The estimate, begun at A (m, k); `loud` says that samples differ in loudness, `settled` that A is close.
+        """The estimate, begun at A (m, k); `loud` says that samples differ in loudness, `settled` that A is close."""
+        loudness = self.measure_loudness() if loud or self.normalize != "auto" else None
+        pilot = None if settled else self.climb_l1(A)
+        if pilot is not None and pilot.stopped:
+            law = MixtureLikelihood(self._fit_law(pilot.A, loudness))
+            return self._complete(replace(pilot, objective=law), loudness)
+        found = (
+            self.climb_likelihood(A, loudness, SETTLED_END)
+            if pilot is None
+            else self.climb_likelihood(pilot.A, loudness)
+        )
+        return self._complete(found, loudness)
+
+    def climb_l1(self, A: Array, end: tuple[float, float] = L1_END) -> Estimate:
+        """Where l_1 leads from A (m, k).
 
         l_1 has no signs here: on the sphere, to which normalisation brings samples closer, every mixture of codes is
         less sparse than a Gaussian one.
         """
-        problem, rows = self.problem, Backend.of(A).asarray(self.rows, "float64")
-        loudness = None if self.normalize is None else Loudness.of(rows)
-        stopped = False
-        if not settled:
-            share = problem.share * self.subsample.n_samples / problem.samples.n_samples
-            few = replace(problem, samples=self.subsample, share=share)
-            pilot = self._climb(few, loudness, Lp(1.0), A, L1_END)
-            A, stopped = pilot.A, pilot.stopped
-        if not loud and self.normalize == "auto":
-            loudness = None
-        law = fit_mixture(compute_codes(normalize_rows(rows, loudness), A), self._choose_signs(A), FIRST_ROUNDS)
-        if stopped:
-            return self._complete(replace(pilot, objective=MixtureLikelihood(law)), loudness)
+        problem = self.problem
+        share = problem.share * self.subsample.n_samples / problem.samples.n_samples
+        few = replace(problem, samples=self.subsample, share=share)
+        return self._climb(few, self.measure_loudness(), Lp(1.0), A, end)
+
+    def climb_likelihood(
+        self, A: Array, loudness: Loudness | None, end: tuple[float, float] = LIKELIHOOD_END
+    ) -> Estimate:
+        """Where the likelihood leads from A (m, k)."""
+        problem = self.problem
         first_phase = 1 + max([problem.first_phase, *(iteration.stage for iteration in problem.iterations)])
         problem = replace(problem, first_phase=first_phase)
-        end = SETTLED_END if settled else LIKELIHOOD_END
-        return self._complete(self._climb(problem, loudness, MixtureLikelihood(law), A, end), loudness)
+        return self._climb(problem, loudness, MixtureLikelihood(self._fit_law(A, loudness)), A, end)
+
+    def measure_loudness(self) -> Loudness | None:
+        """How samples are normalised."""
+        return None if self.normalize is None else Loudness.of(self.rows)
+
+    def _fit_law(self, A: Array, loudness: Loudness | None) -> MixtureLaw:
+        """Law of codes at A."""
+        rows = normalize_rows(Backend.of(A).asarray(self.rows, "float64"), loudness)
+        return fit_mixture(compute_codes(rows, A), self._choose_signs(A), FIRST_ROUNDS)
 
     def _choose_signs(self, A: Array) -> NDArray[np.float64]:
         """Signs of the atoms, by the codes of drawn samples as they are."""
@@ -167,15 +196,16 @@ class RobustEstimator:
         copied = copy_white(problem.samples, problem.whitening)
         there = backend if copied is None else NUMPY
         rows = normalize_rows(there.asarray(self.rows, "float64"), loudness)
+        newton = PairwiseNewton() if isinstance(objective, Lp) else PairwiseNewton(LEAST_CURVATURE)
         phase = Phase(
             objective,
-            PairwiseNewton(),
+            newton,
             lp.precision if copied is None else copied.dtype,
             max(lp.tol, 1e-4),
             min(lp.max_iter, MAX_STEPS),
             objective_slack=LAW_SLACK,
             noise_fraction=noise_fraction,
-            make_stepper=lambda problem, phase: DependentStepper(problem, phase, rows=rows, min_rise=min_rise),
+            make_stepper=partial(DependentStepper, rows=rows, min_rise=min_rise, direction=newton),
         )
         if copied is None:
             return run_phase(problem, 0, phase, A)
@@ -213,7 +243,7 @@ class RobustEstimator:
         )
 
 
-def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float64], Array]:
     """Some samples in whitened coordinates (b, k), and a start (k, k) from more; the same whatever the seed of a fit.
 
     The start is the eigenvectors of E |y|^2 y y^T. Were codes independent, they would be the atoms, as far as these
@@ -224,7 +254,8 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
     rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
-    return np.ascontiguousarray(thin(rows)), np.linalg.eigh(weighted.T @ rows)[1].T
+    start = samples.backend.asarray(np.linalg.eigh(weighted.T @ rows)[1].T, "float64")
+    return np.ascontiguousarray(thin(rows)), start
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:

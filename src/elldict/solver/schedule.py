@@ -40,7 +40,7 @@ from elldict.solver.loop import (
 from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, error_bar, is_exact
 from elldict.solver.objective import Lp, Quantities, WithSecondary, primary_of
 from elldict.solver.refine import LAW_SLACK, Refinement
-from elldict.solver.robust import SUBSAMPLE_ROWS, RobustEstimator, draw_rows
+from elldict.solver.robust import ROUGH_END, SUBSAMPLE_ROWS, RobustEstimator, draw_rows
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
 from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
 
@@ -114,12 +114,29 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     return estimate, (*history, *problem.iterations[n_before:])
 
 
-def estimate_for_any_law(context: FitContext, *, loud: bool) -> Outcome:
-    """The estimate for codes of any law, without one before it; `loud` says that samples differ in loudness."""
+def approach_any_law(context: FitContext) -> Outcome:
+    """Where l_1 leads atoms of codes of any law, roughly, without an estimate before."""
+    robust, start = _prepare_any_law(context)
+    return _without_codes(robust.climb_l1(start, ROUGH_END)), tuple(robust.problem.iterations)
+
+
+def finish_any_law(context: FitContext, A: Array) -> Outcome:
+    """Where the likelihood leads from there."""
+    robust, _ = _prepare_any_law(context)
+    found = robust.climb_likelihood(A, robust.measure_loudness())
+    return _without_codes(found), tuple(robust.problem.iterations)
+
+
+def _prepare_any_law(context: FitContext) -> tuple[RobustEstimator, Array]:
     schedule = Schedule(context, Subsampler(context.samples, context.rng))
     problem = Problem(context.samples, context.whitening.move_to(context.samples.backend), context.log)
-    estimate = schedule.climb_for_any_law(None, problem, draw_rows(context.samples, context.whitening), loud=loud)
-    return estimate, tuple(problem.iterations)
+    rows, start = draw_rows(context.samples, context.whitening)
+    return schedule.make_robust_estimator(problem, rows), start
+
+
+def _without_codes(estimate: Estimate) -> Estimate:
+    """An estimate whose atoms alone are of interest."""
+    return replace(estimate, lp_stats=estimate.stats)
 
 
 @dataclass(frozen=True)
@@ -199,21 +216,17 @@ class Schedule:
         if less_sparse and not at_last:
             return None
         settled = less_sparse or (not loud and is_small(pilot))
-        drawn = draw_rows(context.samples, context.whitening)
-        problem = self._move_to(context.samples, problem)
+        rows, start = draw_rows(context.samples, context.whitening)
+        robust = self.make_robust_estimator(self._move_to(context.samples, problem), rows)
         # unless it has settled, a few samples may have decided where it is
-        found = self.climb_for_any_law(A if settled else None, problem, drawn, loud=loud)
-        return None if not found.stopped and self.tests.is_worse(found, pilot, drawn[0]) else found
+        found = robust.estimate(A if settled else start, loud=loud, settled=settled)
+        return None if not found.stopped and self.tests.is_worse(found, pilot, rows) else found
 
-    def climb_for_any_law(
-        self, A: Array | None, problem: Problem, drawn: tuple[NDArray[np.float64], NDArray[np.float64]], *, loud: bool
-    ) -> Estimate:
-        """The estimate for codes of any law from an A that is close to it, or from the start that was `drawn`."""
-        context, (rows, axes) = self.context, drawn
-        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, axes.shape[1] ** 2))
-        robust = RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
-        start = problem.samples.backend.asarray(axes, "float64") if A is None else A
-        return robust.estimate(start, loud=loud, settled=A is not None)
+    def make_robust_estimator(self, problem: Problem, rows: NDArray[np.float64]) -> RobustEstimator:
+        """That of atoms for codes of any law, by drawn samples (b, k)."""
+        context = self.context
+        subsample = self.subsampler.subsample(max(SUBSAMPLE_ROWS, rows.shape[1] ** 2))
+        return RobustEstimator(problem, subsample, rows, context.drawn, context.phases[-1], context.normalize)
 
     def _seek_less_sparse(self, pilot: Estimate, problem: Problem, phase: Phase) -> Estimate:
         """The l_p estimate, again with a negative sign of the atoms that look Gaussian if that leaves fewer of them.
