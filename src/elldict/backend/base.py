@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from elldict.backend import torch
+from elldict.backend import host_kernels, torch
 from elldict.backend.torch import Fused
 
 Array = Any
@@ -183,7 +183,7 @@ class Work(Protocol):
 def make_workspace(backend: Backend, precision: str) -> Work:
     """Scratch memory for one pass over tiles in `backend`, with products in this precision."""
     if array_api_compat.is_numpy_namespace(backend.xp):
-        return BufferedWork()
+        return BufferedWork.with_kernels()
     if backend.on_gpu and is_torch(backend.xp):
         return GpuWork(fast=precision == "tfloat32")
     return FreshWork()
@@ -283,6 +283,13 @@ class BufferedWork:
     _buffers: dict[str, NDArray[Any]] = field(default_factory=dict)
     _weights: NDArray[Any] | None = None  # (b,) of the rows of a tile; None: each counts once
 
+    @classmethod
+    def with_kernels(cls) -> BufferedWork:
+        """Scratch memory with the compiled kernels, where there are any."""
+        work = cls()
+        work.fused = None if host_kernels.COMPILED is None else host_kernels.HostKernels(work._buffer)
+        return work
+
     def matmul(self, a: NDArray[Any], b: NDArray[Any], into: str) -> NDArray[Any]:
         """Product a @ b."""
         return np.matmul(a, b, out=self._buffer(into, (a.shape[0], b.shape[1]), a.dtype))
@@ -319,7 +326,7 @@ class BufferedWork:
 
     def weigh(self, weights: NDArray[Any]) -> None:
         """Let the rows of the next tile count by weights (b,) in column sums."""
-        self._weights = weights
+        self._weights, self.fused = weights, None
 
     @staticmethod
     def _weigh_columns(array: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:

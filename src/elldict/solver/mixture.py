@@ -10,6 +10,7 @@ those of blinks, genes and words are.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
-from elldict.solver.objective import LinearCodes, Objective, Quantities, Summed, Terms, Weighted, sum_term
+from elldict.solver.objective import LinearCodes, Objective, Quantities, Summed, Terms, Weighted, find_kernel, sum_term
 
 Matrix = NDArray[np.float64]
 
@@ -255,6 +256,10 @@ class MixtureLikelihood(LinearCodes):
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m)."""
         std, *tables, level, centred = self.tables(Z)
+        kernel = find_kernel("mixture", quantities, work)
+        if kernel is not None:
+            with_moments = Quantities.MOMENTS in quantities
+            return self._fused_terms(*kernel(Z, std, tables if with_moments else (level, centred)))
         bins = locate_bins(Z, std, work)
         if Quantities.MOMENTS not in quantities:  # what g is off by within a bin tells nothing of other codes
             value = Summed(work.column_sums(work.take(level, bins, into="magnitude")))
@@ -269,6 +274,12 @@ class MixtureLikelihood(LinearCodes):
         rest = sum_term(Weighted(((1.0, (linear, Z)), (0.5, (curved, Z)))), int(Z.shape[0]), work, xp, known)
         g = work.map(xp.add, linear, curved, into="g")
         return Terms(g, slope=second if Quantities.MOMENTS in quantities else None, value=Summed(level + rest))
+
+    @staticmethod
+    def _fused_terms(g: Array, sums: Mapping[str, Array]) -> Terms:
+        """Terms of what the kernel found."""
+        parts = {name: Summed(total) for name, total in sums.items()}
+        return Terms(g, 1.0, parts.get("slope"), parts["value"], parts.get("z2"), parts.get("g2"))
 
     def log_density(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002
         """Log q of each code Z (b, m)."""
