@@ -63,6 +63,8 @@ class Backend:
 
     def asarray(self, array: Array, dtype: str) -> Array:
         """`array` in this space, as real numbers of the given precision; no copy where none is needed."""
+        if self is NUMPY and type(array) is np.ndarray:  # to ask takes microseconds, and small problems ask often
+            return array.astype(dtype, copy=False)
         wanted = getattr(self.xp, dtype)
         if array_api_compat.is_array_api_obj(array) and Backend.of(array) == self:
             return self.xp.astype(array, wanted, copy=False)
@@ -103,6 +105,8 @@ NUMPY = Backend(array_api_compat.array_namespace(np.empty(0)), "cpu")
 
 def to_numpy(array: Array) -> NDArray[Any]:
     """`array` as a NumPy array on the host."""
+    if type(array) is np.ndarray:
+        return array
     if array_api_compat.is_torch_array(array):
         return np.asarray(array.detach().cpu())
     if array_api_compat.is_cupy_array(array):
@@ -148,6 +152,8 @@ first eleven binary digits where a device has that, five times faster; elsewhere
 
 def total(array: Array) -> float:
     """Sum of all entries, as a Python number."""
+    if type(array) is np.ndarray:
+        return float(np.sum(array))
     return float(array_api_compat.array_namespace(array).sum(array))
 
 
