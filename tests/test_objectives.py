@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import run_from
 
+from elldict.backend import host_kernels
 from elldict.backend.base import BufferedWork, FreshWork, to_numpy
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
@@ -21,6 +22,7 @@ from elldict.solver.objective import (
     Weighted,
     WithSecondary,
     compute_derivatives,
+    sum_term,
 )
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 
@@ -60,24 +62,57 @@ def expand(term):
     return term.expand() if isinstance(term, Weighted) else term.total if isinstance(term, Summed) else term
 
 
-def test_the_slope_is_the_derivative_of_g(objective, codes):
+@pytest.fixture(params=["NumPy", "compiled"])
+def work(request):
+    """Scratch memory of a pass without kernels, and with those for the host."""
+    if request.param == "NumPy":
+        return BufferedWork()
+    skip_without_kernels()
+    return BufferedWork.with_kernels()
+
+
+def skip_without_kernels():
+    if host_kernels.COMPILED is None:
+        pytest.skip("the compiled kernels were not built, or are turned off")
+
+
+def sum_all(objective, Z, quantities, work):
+    """Terms of a tile, and all sums over its rows that a pass makes of them."""
+    terms, known, sums, n_rows = objective.terms(Z, quantities, work, np), {}, {}, len(Z)
+    if Quantities.MOMENTS in quantities:
+        sums["slope"] = sum_term(terms.slope, n_rows, work, np, known)
+        sums["g2"] = sum_term((terms.g, terms.g) if terms.g2 is None else terms.g2, n_rows, work, np, known)
+        sums["z2"] = sum_term((Z, Z) if terms.z2 is None else terms.z2, n_rows, work, np, known)
+        sums |= {name: sum_term(term, n_rows, work, np, known) for name, term in terms.extra.items()}
+    value = Weighted(((terms.gain, (terms.g, Z)),)) if terms.value is None else terms.value
+    sums["value"] = sum_term(value, n_rows, work, np, known)
+    return terms, sums
+
+
+def evaluate_by_row(objective, codes, work):
+    """F, g and slope of every code: sums over tiles of one row, which kernels give as well."""
+    found = []
+    for row in codes:
+        terms, sums = sum_all(objective, row[None], ALL, work)
+        found.append((sums["value"], (terms.gain * terms.g)[0], sums["slope"]))
+    return tuple(np.array(part) for part in zip(*found, strict=True))
+
+
+def test_the_slope_is_the_derivative_of_g(objective, codes, work):
     h = 1e-6
-    (above, _), (below, _), (_, slope) = (compute_derivatives(objective, codes + shift) for shift in (h, -h, 0.0))
+    (_, above, _), (_, below, _), (_, _, slope) = (
+        evaluate_by_row(objective, codes + shift, work) for shift in (h, -h, 0.0)
+    )
     np.testing.assert_allclose((above - below) / (2 * h), slope, rtol=1e-5, atol=1e-5)
 
 
-def test_g_is_the_derivative_of_the_value_but_for_what_no_rotation_changes(objective, codes):
+def test_g_is_the_derivative_of_the_value_but_for_what_no_rotation_changes(objective, codes, work):
     """F' = a g + b z, with two constants for each atom, a > 0: the sum of z^2 over all atoms stays the same."""
     h = 1e-6
-    values = []
-    for shift in (h, -h):
-        terms = objective.terms(codes + shift, ALL, FreshWork(), np)
-        value = terms.gain * terms.g * (codes + shift) if terms.value is None else expand(terms.value)
-        if isinstance(terms.value, Summed):
-            value = objective.log_density(codes + shift, np)
-            np.testing.assert_allclose(np.sum(value, axis=0), terms.value.total, rtol=1e-12)
-        values.append(value)
-    rise, (g, _) = (values[0] - values[1]) / (2 * h), compute_derivatives(objective, codes)
+    (above, _, _), (below, _, _), (_, g, _) = (
+        evaluate_by_row(objective, codes + shift, work) for shift in (h, -h, 0.0)
+    )
+    rise = (above - below) / (2 * h)
     for atom in range(codes.shape[1]):
         basis = np.stack([g[:, atom], codes[:, atom]], axis=1)
         factors = np.linalg.lstsq(basis, rise[:, atom], rcond=None)[0]

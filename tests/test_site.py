@@ -136,11 +136,15 @@ def test_the_readme_is_short():
 
 
 @pytest.mark.no_cover
-def test_a_wheel_works_in_an_environment_of_its_own(tmp_path):
-    pytest.importorskip("hatchling")
+@pytest.mark.parametrize("compiler", ["none", pytest.param("found", marks=pytest.mark.slow)], ids="compiler {}".format)
+def test_a_wheel_works_in_an_environment_of_its_own(tmp_path, compiler):
+    """Without a compiler as with one."""
+    pytest.importorskip("scikit_build_core")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wheel = [*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(ROOT)]
-    subprocess.run(wheel, check=True, timeout=120)
+    environment = {**os.environ, "CXX": str(tmp_path / "none")} if compiler == "none" else None
+    said = subprocess.run(wheel, check=True, timeout=120, env=environment, capture_output=True, text=True)
+    assert not said.stdout
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     built = next(tmp_path.glob("elldict-*.whl"))
@@ -168,4 +172,7 @@ def test_a_wheel_works_in_an_environment_of_its_own(tmp_path):
         env=bare,
     ).stdout
     assert elldict.__version__ in shown
+    if compiler == "none":
+        assert "kernels: NumPy" in shown
+        assert built.name.endswith("py3-none-any.whl")
     assert not Path(own, "experiments").exists()

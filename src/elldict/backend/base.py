@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from elldict.backend import torch
+from elldict.backend import host_kernels, torch
 from elldict.backend.torch import Fused
 
 Array = Any
@@ -63,6 +63,8 @@ class Backend:
 
     def asarray(self, array: Array, dtype: str) -> Array:
         """`array` in this space, as real numbers of the given precision; no copy where none is needed."""
+        if self is NUMPY and type(array) is np.ndarray:  # to ask takes microseconds, and small problems ask often
+            return array.astype(dtype, copy=False)
         wanted = getattr(self.xp, dtype)
         if array_api_compat.is_array_api_obj(array) and Backend.of(array) == self:
             return self.xp.astype(array, wanted, copy=False)
@@ -103,6 +105,8 @@ NUMPY = Backend(array_api_compat.array_namespace(np.empty(0)), "cpu")
 
 def to_numpy(array: Array) -> NDArray[Any]:
     """`array` as a NumPy array on the host."""
+    if type(array) is np.ndarray:
+        return array
     if array_api_compat.is_torch_array(array):
         return np.asarray(array.detach().cpu())
     if array_api_compat.is_cupy_array(array):
@@ -148,6 +152,8 @@ first eleven binary digits where a device has that, five times faster; elsewhere
 
 def total(array: Array) -> float:
     """Sum of all entries, as a Python number."""
+    if type(array) is np.ndarray:
+        return float(np.sum(array))
     return float(array_api_compat.array_namespace(array).sum(array))
 
 
@@ -183,7 +189,7 @@ class Work(Protocol):
 def make_workspace(backend: Backend, precision: str) -> Work:
     """Scratch memory for one pass over tiles in `backend`, with products in this precision."""
     if array_api_compat.is_numpy_namespace(backend.xp):
-        return BufferedWork()
+        return BufferedWork.with_kernels()
     if backend.on_gpu and is_torch(backend.xp):
         return GpuWork(fast=precision == "tfloat32")
     return FreshWork()
@@ -283,6 +289,13 @@ class BufferedWork:
     _buffers: dict[str, NDArray[Any]] = field(default_factory=dict)
     _weights: NDArray[Any] | None = None  # (b,) of the rows of a tile; None: each counts once
 
+    @classmethod
+    def with_kernels(cls) -> BufferedWork:
+        """Scratch memory with the compiled kernels, where there are any."""
+        work = cls()
+        work.fused = None if host_kernels.COMPILED is None else host_kernels.HostKernels(work._buffer)
+        return work
+
     def matmul(self, a: NDArray[Any], b: NDArray[Any], into: str) -> NDArray[Any]:
         """Product a @ b."""
         return np.matmul(a, b, out=self._buffer(into, (a.shape[0], b.shape[1]), a.dtype))
@@ -319,7 +332,7 @@ class BufferedWork:
 
     def weigh(self, weights: NDArray[Any]) -> None:
         """Let the rows of the next tile count by weights (b,) in column sums."""
-        self._weights = weights
+        self._weights, self.fused = weights, None
 
     @staticmethod
     def _weigh_columns(array: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:

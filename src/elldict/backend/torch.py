@@ -121,7 +121,7 @@ def own_stream(device: Any) -> Iterator[None]:
 
 
 Fused = Any
-"""Module `elldict.backend.triton_kernels`, which is not imported to say what it holds."""
+"""Module `elldict.backend.triton_kernels`, which is not imported to say what it holds, or `HostKernels`."""
 
 
 @functools.cache

@@ -21,6 +21,9 @@ ROWS, STEP, COLUMNS, WARPS = 512, 16, 64, 4
 MAX_SETTLED_ATOMS = 4096
 """Atoms whose parameters one program can hold side by side."""
 
+needs_moments = True
+"""Whether a pass that asks for no moments goes without the kernels, which sum them up."""
+
 LP_SUMS = ("weight", "magnitude", "z2", "g2")
 LIKELIHOOD_SUMS = ("z2", "below", "logs", "missing", "bend", "g2")
 SECONDARY_SUMS = ("weight", "magnitude", "secondary_g2", "cross")

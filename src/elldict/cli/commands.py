@@ -45,8 +45,9 @@ app = typer.Typer(
 def _show_version(wanted: bool) -> None:
     if wanted:
         from elldict import __version__  # noqa: PLC0415
+        from elldict.backend.host_kernels import describe_kernels  # noqa: PLC0415
 
-        print(f"elldict {__version__}")
+        print(f"elldict {__version__}, kernels: {describe_kernels()}")
         raise typer.Exit
 
 

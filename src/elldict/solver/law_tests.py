@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,7 @@ class LawTests:
         """Whether samples are few for so many directions."""
         return has_few_samples(self.n_samples, int(self.drawn.rows.shape[1]))
 
-    @property
+    @cached_property
     def can_apply(self) -> bool:
         """Whether codes can be tested: not where entries are coarse, many samples are zero, or all are far from white.
 

@@ -10,6 +10,7 @@ those of blinks, genes and words are.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
-from elldict.solver.objective import LinearCodes, Objective, Quantities, Summed, Terms, Weighted, sum_term
+from elldict.solver.objective import LinearCodes, Objective, Quantities, Summed, Terms, Weighted, find_kernel, sum_term
 
 Matrix = NDArray[np.float64]
 
@@ -264,6 +265,9 @@ class MixtureLikelihood(LinearCodes):
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m)."""
         std, *tables = self.tables(Z)
+        kernel = find_kernel("mixture", quantities, work)
+        if kernel is not None:
+            return self._fused_terms(*kernel(Z, std, tables))
         bins = locate_bins(Z, std, work)
         # few arrays of the size of the codes at a time: log q is c0 + z (c1 + c2 z / 2), added up part by part, and
         # l_p beside it has the same scratch memory
@@ -275,6 +279,12 @@ class MixtureLikelihood(LinearCodes):
         rest = sum_term(Weighted(((1.0, (linear, Z)), (0.5, (curved, Z)))), int(Z.shape[0]), work, xp, known)
         g = work.map(xp.add, linear, curved, into="g")
         return Terms(g, slope=second if Quantities.MOMENTS in quantities else None, value=Summed(level + rest))
+
+    @staticmethod
+    def _fused_terms(g: Array, sums: Mapping[str, Array]) -> Terms:
+        """Terms of what the kernel found."""
+        parts = {name: Summed(total) for name, total in sums.items()}
+        return Terms(g, 1.0, parts.get("slope"), parts["value"], parts.get("z2"), parts.get("g2"))
 
     def log_density(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002
         """Log q of each code Z (b, m)."""

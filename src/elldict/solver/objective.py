@@ -6,7 +6,7 @@ An objective F has a derivative g and a second derivative, its slope. `solver/ev
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
@@ -113,6 +113,20 @@ def cross_term(term: Term, Z: Array, work: Work, xp: Any) -> Array:
     return result
 
 
+def find_kernel(name: str, quantities: Quantities, work: Work) -> Callable[..., Any] | None:
+    """Kernel of this name, where there is one and a pass asks for no more than g and sums over rows."""
+    if work.fused is None or quantities & (Quantities.CROSSED | Quantities.INACTIVE):
+        return None
+    if work.fused.needs_moments and Quantities.MOMENTS not in quantities:
+        return None
+    return getattr(work.fused, name, None)
+
+
+def _ask(quantities: Quantities) -> dict[str, bool]:
+    """Arguments by which a kernel is told that moments are not wanted; not all kernels know of it."""
+    return {} if Quantities.MOMENTS in quantities else {"moments": False}
+
+
 class Objective(Protocol):
     """A function of one code, summed over samples and atoms."""
 
@@ -187,11 +201,9 @@ class Lp(LinearCodes):
         """Evaluate at the codes Z (b, m)."""
         if self.p < 2:
             return self._smooth_terms(Z, quantities, work, xp)
-        if work.fused is not None and Quantities.MOMENTS in quantities and Quantities.CROSSED not in quantities:
-            g, sums = work.fused.lp(Z, self.p)
-            slope = Weighted(((self.p - 1, Summed(sums["weight"])),))
-            extra = {"magnitude": Summed(sums["magnitude"])}
-            return Terms(g=g, slope=slope, z2=Summed(sums["z2"]), g2=Summed(sums["g2"]), extra=extra)
+        kernel = find_kernel("lp", quantities, work)
+        if kernel is not None:
+            return self._fused_terms(*kernel(Z, self.p, **_ask(quantities)))
         magnitude = work.map(xp.abs, Z, into="magnitude")
         weight = magnitude  # |z|^(p-2)
         if self.p != 3:
@@ -201,8 +213,19 @@ class Lp(LinearCodes):
         g = work.map(xp.multiply, weight, Z, into="l_p g")
         return Terms(g=g, slope=Weighted(((self.p - 1, weight),)), extra={"magnitude": magnitude})
 
+    def _fused_terms(self, g: Array, sums: Mapping[str, Array]) -> Terms:
+        """Terms of what the kernel found."""
+        if not sums:
+            return Terms(g=g)
+        slope = Weighted(((self.p - 1, Summed(sums["weight"])),))
+        extra = {"magnitude": Summed(sums["magnitude"])}
+        return Terms(g=g, slope=slope, z2=Summed(sums["z2"]), g2=Summed(sums["g2"]), extra=extra)
+
     def _smooth_terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """The same for p < 2, with s = z^2 + 1: g = z - z s^(p/2-1), slope 1 - (p-1) s^(p/2-1) - (2-p) s^(p/2-2)."""
+        kernel = find_kernel("smooth_lp", quantities, work) if self.p == 1 else None
+        if kernel is not None:
+            return self._fused_smooth_terms(*kernel(Z, **_ask(quantities)))
         z2 = work.map(xp.multiply, Z, Z, into="l_p square")
         s = work.map(xp.add, z2, 1, into="l_p smoothed")
         if self.p == 1:
@@ -218,6 +241,15 @@ class Lp(LinearCodes):
         slope = Weighted(((1 - self.p, weight), (self.p - 2, steep)), constant=1.0)
         magnitude = work.map(xp.abs, Z, into="magnitude")
         return Terms(g, slope=slope, value=value, z2=z2, extra={"magnitude": magnitude})
+
+    def _fused_smooth_terms(self, g: Array, sums: Mapping[str, Array]) -> Terms:
+        """Terms of what the kernel found."""
+        parts = {name: Summed(total) for name, total in sums.items()}
+        value = Weighted(((self.p / 2, parts["z2"]), (-1.0, parts["power"])), constant=1.0)
+        if "weight" not in parts:
+            return Terms(g, value=value, z2=parts["z2"])
+        slope = Weighted(((1 - self.p, parts["weight"]), (self.p - 2, parts["steep"])), constant=1.0)
+        return Terms(g, 1.0, slope, value, parts["z2"], parts["g2"], extra={"magnitude": parts["magnitude"]})
 
 
 @dataclass(frozen=True)
@@ -258,9 +290,12 @@ class WithSecondary:
         """Terms of the primary objective, with those of l_p and the product of both g as extras."""
         if self.from_next_step:
             return self.primary.terms(Z, quantities, work, xp)
-        fused = work.fused is not None and Quantities.MOMENTS in quantities and Quantities.INACTIVE not in quantities
-        if fused and hasattr(self.primary, "fused") and self.secondary.p > 2:  # which is what the kernel sums up
-            both: Terms = self.primary.fused(Z, work.fused, self.secondary)
+        kernel = find_kernel("likelihood", quantities, work)
+        can_fuse = (
+            kernel is not None and self.secondary.p > 2 and Quantities.MOMENTS in quantities
+        )
+        if can_fuse and hasattr(self.primary, "fused"):
+            both: Terms = self.primary.fused(Z, kernel, self.secondary)
             alone = {} if Quantities.GRADIENT in quantities else {"secondary_value": (both.secondary, Z)}
             return replace(both, extra={**both.extra, **alone})
         one, two = self.primary.terms(Z, quantities, work, xp), self.secondary.terms(Z, quantities, work, xp)

@@ -7,6 +7,7 @@ to atom; the noise is shared, because white noise is white in every orthonormal 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -15,8 +16,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
-from elldict.backend.torch import Fused
-from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted
+from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted, find_kernel
 
 Vector = NDArray[np.float64]
 
@@ -329,8 +329,9 @@ class SpikeSlabLikelihood(LinearCodes):
         log q(z) = log(1 + e^(-2h)) + log of the active law, h half of the log odds; written so that nothing overflows
         or cancels: log(1 + e^(-2h)) = log 2 - 2 min(h, 0) - log(1 + |tanh h|).
         """
-        if work.fused is not None and Quantities.MOMENTS in quantities and Quantities.INACTIVE not in quantities:
-            return self.fused(Z, work.fused, secondary=None)
+        kernel = find_kernel("likelihood", quantities, work)
+        if kernel is not None:
+            return self.fused(Z, kernel, secondary=None)
         c = self.coefficients(Z)
         z2 = work.map(xp.multiply, Z, Z, into="square")
         half = work.map(xp.multiply, z2, c.rate, into="logit")
@@ -350,10 +351,10 @@ class SpikeSlabLikelihood(LinearCodes):
         slope = Weighted(((c.kept, missing), bend), constant=2 * c.kept)
         return Terms(g, c.kept, slope=slope, value=value, z2=z2, inactive=inactive)
 
-    def fused(self, Z: Array, kernels: Fused, secondary: Lp | None) -> Terms:
-        """The same by kernels that read the codes once, with l_p at the same codes if asked."""
+    def fused(self, Z: Array, kernel: Callable[..., Any], secondary: Lp | None) -> Terms:
+        """The same by a kernel that reads the codes once, with l_p at the same codes if asked."""
         c = self.coefficients(Z)
-        g, other, found = kernels.likelihood(Z, c.offset, c.rate, None if secondary is None else secondary.p)
+        g, other, found = kernel(Z, c.offset, c.rate, None if secondary is None else secondary.p)
         sums = {name: Summed(total) for name, total in found.items()}
         bend = (-2 * c.steep * c.kept, sums["bend"])
         value = ((-2.0, sums["below"]), (-1.0, sums["logs"]), (-c.precision, sums["z2"]))

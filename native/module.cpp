@@ -1,0 +1,118 @@
+// The kernels of tile.h for NumPy arrays, by the widest instructions that the machine has. Python's lock is released.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "tile.h"
+
+namespace nb = nanobind;
+using namespace elldict;
+
+namespace {
+
+template <class T> using Codes = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T> using Out = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T> using Row = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+const AllKernels& find_kernels(const std::string& name) {
+#if defined(HAS_X86_VARIANTS)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  if (avx512 && (name.empty() || name == "avx512")) return kernels_avx512;
+  if (avx2 && (name.empty() || name == "avx2")) return kernels_avx2;
+#endif
+  if (name.empty() || name == "baseline") return kernels_baseline;
+  throw std::invalid_argument("this machine has no instructions " + name);
+}
+
+const AllKernels* chosen = &find_kernels("");
+
+template <class T> const Kernels<T>& kernels() {
+  if constexpr (std::is_same_v<T, float>) return chosen->single;
+  else return chosen->twice;
+}
+
+template <class T> Tile<T> make_tile(const Codes<T>& Z, Out<T>& g, T* h, Out<double>& sums, std::size_t n_sums) {
+  const std::size_t b = Z.shape(0), m = Z.shape(1);
+  if (g.shape(0) != b || g.shape(1) != m) throw std::invalid_argument("g has not the shape of the codes");
+  if (sums.shape(0) != n_sums || (n_sums && sums.shape(1) != m)) throw std::invalid_argument("sums have another shape");
+  return {Z.data(), b, m, g.data(), h, sums.data()};
+}
+
+template <class T> void check_row(const Row<T>& row, std::size_t n) {
+  if (row.shape(0) != n) throw std::invalid_argument("there is not one number for each atom, or each bin");
+}
+
+// An array that is taken as it is: results written to a converted copy would be lost.
+auto exact(const char* name) { return nb::arg(name).noconvert(); }
+
+template <class T> void add_functions(nb::module_& module) {
+  module.def("lp", [](Codes<T> Z, Out<T> g, Out<double> sums, int whole, bool half) {
+    const auto tile = make_tile<T>(Z, g, nullptr, sums, sums.shape(0) ? 4 : 0);
+    nb::gil_scoped_release release;
+    (tile.b && sums.shape(0) ? kernels<T>().lp : kernels<T>().lp_gradient)(tile, Power{whole, half});
+  }, exact("Z"), exact("g"), exact("sums"), nb::arg("whole"), nb::arg("half"));
+  module.def("lp_of_weight", [](Codes<T> Z, Out<T> g, Out<double> sums) {
+    const auto tile = make_tile<T>(Z, g, nullptr, sums, 4);
+    nb::gil_scoped_release release;
+    kernels<T>().lp_of_weight(tile);
+  }, exact("Z"), exact("g"), exact("sums"));
+  module.def("smooth", [](Codes<T> Z, Out<T> g, Out<double> sums) {
+    const bool moments = sums.shape(0) == 6;
+    const auto tile = make_tile<T>(Z, g, nullptr, sums, moments ? 6 : 2);
+    nb::gil_scoped_release release;
+    (moments ? kernels<T>().smooth : kernels<T>().smooth_gradient)(tile);
+  }, exact("Z"), exact("g"), exact("sums"));
+  module.def("likelihood", [](Codes<T> Z, Row<T> offset, Row<T> rate, Out<T> g, Out<double> sums) {
+    const auto tile = make_tile<T>(Z, g, nullptr, sums, 6);
+    check_row(offset, tile.m);
+    check_row(rate, tile.m);
+    nb::gil_scoped_release release;
+    kernels<T>().likelihood(tile, offset.data(), rate.data());
+  }, exact("Z"), exact("offset"), exact("rate"), exact("g"), exact("sums"));
+  module.def("likelihood_beside", [](Codes<T> Z, Row<T> offset, Row<T> rate, Out<T> g, Out<T> h, Out<double> sums,
+                                     int whole, bool half) {
+    const auto tile = make_tile<T>(Z, g, h.data(), sums, 10);
+    if (h.shape(0) != tile.b || h.shape(1) != tile.m) throw std::invalid_argument("h has not the shape of the codes");
+    check_row(offset, tile.m);
+    check_row(rate, tile.m);
+    nb::gil_scoped_release release;
+    kernels<T>().likelihood_beside(tile, offset.data(), rate.data(), Power{whole, half});
+  }, exact("Z"), exact("offset"), exact("rate"), exact("g"), exact("h"), exact("sums"), nb::arg("whole"), nb::arg("half"));
+  module.def("mixture", [](Codes<T> Z, Row<T> std, Row<T> level, Row<T> linear, Row<T> second, Out<T> g,
+                           Out<double> sums) {
+    const auto tile = make_tile<T>(Z, g, nullptr, sums, 5);
+    check_row(std, tile.m);
+    check_row(level, linear.shape(0));
+    check_row(second, linear.shape(0));
+    const int n_bins = static_cast<int>(level.shape(0) / (tile.m ? tile.m : 1));
+    nb::gil_scoped_release release;
+    kernels<T>().mixture(tile, std.data(), level.data(), linear.data(), second.data(), n_bins);
+  }, exact("Z"), exact("std"), exact("level"), exact("linear"), exact("second"), exact("g"), exact("sums"));
+  module.def("mixture_gradient", [](Codes<T> Z, Row<T> std, Row<T> level, Row<T> slope, Out<T> g, Out<double> sums) {
+    const auto tile = make_tile<T>(Z, g, nullptr, sums, 1);
+    check_row(std, tile.m);
+    check_row(level, slope.shape(0));
+    const int n_bins = static_cast<int>(level.shape(0) / (tile.m ? tile.m : 1));
+    nb::gil_scoped_release release;
+    kernels<T>().mixture_gradient(tile, std.data(), level.data(), slope.data(), n_bins);
+  }, exact("Z"), exact("std"), exact("level"), exact("slope"), exact("g"), exact("sums"));
+}
+
+}  // namespace
+
+NB_MODULE(_kernels, module) {
+  module.doc() = "Kernels that read the codes of a tile once; elldict.backend.host_kernels calls them.";
+  module.def("instructions", [] { return std::string(chosen->name); }, "Instruction set in use.");
+  module.def("use_instructions", [](const std::string& name) { chosen = &find_kernels(name); },
+             "Use an instruction set by name; the widest for an empty one.");
+  add_functions<float>(module);
+  add_functions<double>(module);
+}

@@ -1,0 +1,366 @@
+// The kernels of tile.h for one instruction set, VARIANT. All variants give the same bits: each column of each row of a
+// group is added up in the same order, whatever the width of a vector.
+#include "tile.h"
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#define QUOTE_(x) #x
+#define QUOTE(x) QUOTE_(x)
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+namespace elldict {
+namespace {  // other variants have functions of the same names
+
+#if defined(__AVX512F__)
+constexpr int VECTOR_BYTES = 64;
+#elif defined(__AVX2__)
+constexpr int VECTOR_BYTES = 32;
+#else
+constexpr int VECTOR_BYTES = 16;
+#endif
+
+constexpr std::size_t GROUP_BYTES = 64;  // rows come in groups that are multiples of this: of every vector
+constexpr std::size_t BLOCK_BYTES = 1 << 16;  // codes that stay in the nearest caches while all columns are gone through
+constexpr std::size_t FEWEST_GROUPS = 16, MOST_GROUPS = 64;  // of a block: float32 sums of 64 terms keep six digits
+
+template <class T> struct Types;
+template <> struct Types<float> {
+  typedef float V __attribute__((vector_size(VECTOR_BYTES)));
+  typedef std::int32_t I __attribute__((vector_size(VECTOR_BYTES)));
+  typedef std::int32_t Int;
+};
+template <> struct Types<double> {
+  typedef double V __attribute__((vector_size(VECTOR_BYTES)));
+  typedef std::int64_t I __attribute__((vector_size(VECTOR_BYTES)));
+  typedef std::int64_t Int;
+};
+template <class T> using V = typename Types<T>::V;
+template <class T> using I = typename Types<T>::I;
+template <class T> constexpr int LANES = VECTOR_BYTES / sizeof(T);
+
+template <class T> inline V<T> load(const T* from) {
+  V<T> v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+template <class T> inline void store(T* to, V<T> v) { std::memcpy(to, &v, sizeof v); }
+template <class T> inline V<T> fill(T x) { return V<T>{} + x; }
+
+template <class T> inline V<T> magnitude(V<T> x) {
+  typedef typename Types<T>::Int Int;
+  return (V<T>)((I<T>)x & static_cast<Int>(~(Int(1) << (8 * sizeof(Int) - 1))));
+}
+
+template <class T> inline V<T> root(V<T> x) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>) return (V<T>)_mm512_sqrt_ps((__m512)x);
+  else return (V<T>)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX2__)
+  if constexpr (std::is_same_v<T, float>) return (V<T>)_mm256_sqrt_ps((__m256)x);
+  else return (V<T>)_mm256_sqrt_pd((__m256d)x);
+#elif defined(__SSE2__)
+  if constexpr (std::is_same_v<T, float>) return (V<T>)_mm_sqrt_ps((__m128)x);
+  else return (V<T>)_mm_sqrt_pd((__m128d)x);
+#else
+  for (int i = 0; i < LANES<T>; ++i) x[i] = sizeof(T) == 4 ? __builtin_sqrtf(x[i]) : __builtin_sqrt(x[i]);
+  return x;
+#endif
+}
+
+template <class T> inline V<T> raise(V<T> a, Power power) {
+  V<T> result = power.half ? root<T>(a) : a;
+  for (int i = power.half ? 0 : 1; i < power.whole; ++i) result *= a;
+  return result;
+}
+
+// A polynomial of x with these coefficients, the lowest first, by Estrin's scheme: half the products wait for no other.
+template <class T, int N> inline V<T> polynomial(V<T> x, const T (&c)[N]) {
+  V<T> part[(N + 1) / 2];
+  for (int i = 0; i < N / 2; ++i) part[i] = x * c[2 * i + 1] + c[2 * i];
+  if (N % 2) part[N / 2] = fill<T>(c[N - 1]);
+  for (int n = (N + 1) / 2; n > 1; n = (n + 1) / 2) {
+    x = x * x;
+    for (int i = 0; i < n / 2; ++i) part[i] = part[2 * i + 1] * x + part[2 * i];
+    if (n % 2) part[n / 2] = part[n - 1];
+  }
+  return part[0];
+}
+
+// e^x for x <= 0: 2^k times a Taylor series of |r| <= log(2) / 2. It stays above the smallest normal numbers, which are slow.
+inline V<float> exp_negative(V<float> x) {
+  static constexpr float series[] = {1.0f, 1.0f, 0.5f, 1.0f / 6, 1.0f / 24, 1.0f / 120, 1.0f / 720, 1.0f / 5040};
+  const V<float> least = fill<float>(-80.0f);
+  x = x < least ? least : x;
+  const float magic = 12582912.0f;  // 1.5 * 2^23: the sum has the nearest whole number in its last bits
+  const V<float> t = x * 1.44269504f + magic, k = t - magic;
+  const V<float> r = (x - k * 0.693359375f) - k * -2.12194440e-4f;  // log 2 in two parts, the first of few digits
+  return polynomial<float>(r, series) * (V<float>)(((I<float>)t << 23) + 0x3f800000);
+}
+
+inline V<double> exp_negative(V<double> x) {
+  static constexpr double series[] = {1.0,        1.0,         0.5,          1.0 / 6,       1.0 / 24,
+                                      1.0 / 120,  1.0 / 720,   1.0 / 5040,   1.0 / 40320,   1.0 / 362880,
+                                      1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
+  const V<double> least = fill<double>(-700.0);
+  x = x < least ? least : x;
+  const double magic = 6755399441055744.0;  // 1.5 * 2^52
+  const V<double> t = x * 1.4426950408889634 + magic, k = t - magic;
+  const V<double> r = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
+  return polynomial<double>(r, series) * (V<double>)(((I<double>)t << 52) + (std::int64_t(1023) << 52));
+}
+
+// An operation has `n_sums`, `has_h`, `reads_g`, and for one place in a group a function of z, g, h and sums. Sum number
+// `n_product`, if it has one, is the logarithm of a product, of at most MOST_GROUPS factors up to 2.
+struct Plain {
+  static constexpr int n_product = -1;
+  static constexpr bool has_h = false, reads_g = false;
+};
+
+template <class T, int KIND> struct Lp : Plain {  // KIND 0: sums; 1: no sums; 2: sums, with the weight in g
+  static constexpr int n_sums = KIND == 1 ? 0 : 4;
+  static constexpr bool reads_g = KIND == 2;
+  Power power;
+  explicit Lp(Power how) : power(how) {}
+  const Lp& at(std::size_t) const { return *this; }
+  inline void operator()(V<T> z, V<T>& g, V<T>&, V<T>* sums) const {
+    const V<T> a = magnitude<T>(z);
+    const V<T> weight = KIND == 2 ? g : raise<T>(a, power);
+    g = weight * z;
+    if constexpr (KIND != 1) {
+      sums[0] += weight;
+      sums[1] += a;
+      sums[2] += z * z;
+      sums[3] += g * g;
+    }
+  }
+};
+
+template <class T, bool MOMENTS> struct Smooth : Plain {
+  static constexpr int n_sums = MOMENTS ? 6 : 2;
+  const Smooth& at(std::size_t) const { return *this; }
+  inline void operator()(V<T> z, V<T>& g, V<T>&, V<T>* sums) const {
+    const V<T> z2 = z * z, s = z2 + T(1), power = root<T>(s), weight = power / s;
+    g = z - weight * z;
+    sums[0] += z2;
+    sums[1] += power;
+    if constexpr (MOMENTS) {
+      sums[2] += weight;
+      sums[3] += weight / s;
+      sums[4] += magnitude<T>(z);
+      sums[5] += g * g;
+    }
+  }
+};
+
+template <class T, bool BESIDE> struct Likelihood {
+  static constexpr int n_sums = BESIDE ? 10 : 6, n_product = 2;
+  static constexpr bool has_h = BESIDE, reads_g = false;
+  const T *offset, *rate;  // of every column of a group
+  Power power;
+  struct Here {
+    V<T> offset, rate;
+    Power power;
+    // with e = exp(-2 |half|): tanh |half| is (1 - e) / (1 + e), and 1 -+ tanh are quotients that do not cancel
+    inline void operator()(V<T> z, V<T>& g, V<T>& h, V<T>* sums) const {
+      const V<T> zero = fill<T>(T(0)), one = fill<T>(T(1));
+      const V<T> z2 = z * z, half = z2 * rate + offset;
+      const V<T> e = exp_negative(magnitude<T>(half) * T(-2));
+      const V<T> share = T(2) / (e + T(1));
+      const V<T> active = share * (half < zero ? e : one);  // 1 + tanh
+      const V<T> missing = -share * (half < zero ? one : e);  // tanh - 1
+      g = z * active;
+      const V<T> below = half < zero ? half : half * T(0);  // not a number stays so
+      sums[0] += z2;
+      sums[1] += below;
+      sums[2] *= share;  // 1 + |tanh|
+      sums[3] += missing;
+      sums[4] += g * z * missing;
+      sums[5] += g * g;
+      if constexpr (BESIDE) {
+        const V<T> a = magnitude<T>(z), weight = raise<T>(a, power);
+        h = weight * z;
+        sums[6] += weight;
+        sums[7] += a;
+        sums[8] += h * h;
+        sums[9] += g * h;
+      }
+    }
+  };
+  Here at(std::size_t place) const { return {load(offset + place), load(rate + place), power}; }
+};
+
+template <class T, bool MOMENTS> struct Mixture {
+  static constexpr int n_sums = MOMENTS ? 5 : 1, n_product = -1;
+  static constexpr bool has_h = false, reads_g = false;
+  const T* std;  // of every column of a group
+  const typename Types<T>::Int* base;  // number of the first bin of its atom
+  const T *level, *linear, *second;
+  T n_bins;
+  struct Here {
+    V<T> std;
+    I<T> base;
+    const T *level, *linear, *second;
+    T n_bins;
+    inline void operator()(V<T> z, V<T>& g, V<T>&, V<T>* sums) const {
+      const V<T> a = magnitude<T>(z), half = fill<T>(n_bins / 2), last = fill<T>(n_bins - 1), zero = fill<T>(T(0));
+      V<T> u = z / (a + std) * half + half;
+      u = u > zero ? u : zero;  // also where it is not a number
+      u = u < last ? u : last;
+      V<T> c0, c1, c2;
+      for (int i = 0; i < LANES<T>; ++i) {
+        const std::size_t bin = static_cast<std::size_t>(base[i]) + static_cast<std::size_t>(static_cast<int>(u[i]));
+        c0[i] = level[bin];
+        c1[i] = linear[bin];
+        if constexpr (MOMENTS) c2[i] = second[bin];
+      }
+      if constexpr (MOMENTS) {
+        const V<T> curved = c2 * z;
+        sums[0] += c0 + z * (c1 + curved * T(0.5));
+        g = c1 + curved;
+        sums[1] += c2;
+        sums[2] += g * g;
+        sums[3] += z * z;
+        sums[4] += a;
+      } else {
+        sums[0] += c0 + z * T(0);  // a code that is not finite shows in the sum
+        g = c1 + z * T(0);
+      }
+    }
+  };
+  Here at(std::size_t place) const {
+    I<T> bases;
+    std::memcpy(&bases, base + place, sizeof bases);
+    return {load(std + place), bases, level, linear, second, n_bins};
+  }
+};
+
+// Memory for some numbers of a call, all zero.
+template <class T> struct Scratch {
+  T* data;
+  explicit Scratch(std::size_t n) : data(new T[n + 64 / sizeof(T)]()) {}
+  ~Scratch() { delete[] data; }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+};
+
+std::size_t gcd(std::size_t a, std::size_t b) {
+  while (b) {
+    const std::size_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+// Rows of a group: the fewest whose codes fill whole vectors.
+template <class T> std::size_t group_rows(std::size_t m) {
+  const std::size_t lanes = GROUP_BYTES / sizeof(T);
+  return lanes / gcd(m, lanes);
+}
+
+// A row of m numbers, repeated for every row of a group.
+template <class T> void repeat(const T* row, std::size_t m, std::size_t rows, T* to) {
+  for (std::size_t i = 0; i < rows; ++i) std::memcpy(to + i * m, row, m * sizeof(T));
+}
+
+template <class T, class Op> void run(const Tile<T>& tile, const Op& op) {
+  constexpr int n_sums = Op::n_sums, lanes = LANES<T>;
+  const std::size_t rows = group_rows<T>(tile.m), length = rows * tile.m, n_groups = tile.b / rows;
+  std::size_t n_block = BLOCK_BYTES / (length * sizeof(T));
+  n_block = n_block < FEWEST_GROUPS ? FEWEST_GROUPS : n_block > MOST_GROUPS ? MOST_GROUPS : n_block;
+  Scratch<double> totals(n_sums * length);
+  const auto add = [&](const V<T>* sums, std::size_t place, int used) {
+    for (int k = 0; k < n_sums; ++k)
+      for (int i = 0; i < used; ++i)
+        totals.data[k * length + place + i] += k == Op::n_product ? __builtin_log(sums[k][i]) : sums[k][i];
+  };
+  for (std::size_t first = 0; first < n_groups; first += n_block) {
+    const std::size_t last = first + n_block < n_groups ? first + n_block : n_groups;
+    for (std::size_t place = 0; place < length; place += lanes) {
+      const auto here = op.at(place);
+      V<T> sums[n_sums + 1] = {};
+      if constexpr (Op::n_product >= 0) sums[Op::n_product] = fill<T>(T(1));
+      for (std::size_t k = first * length + place; k < last * length; k += length) {
+        V<T> g{}, h{};
+        if constexpr (Op::reads_g) g = load(tile.g + k);
+        here(load(tile.Z + k), g, h, sums);
+        store(tile.g + k, g);
+        if constexpr (Op::has_h) store(tile.h + k, h);
+      }
+      add(sums, place, lanes);
+    }
+  }
+  // rows that fill no group
+  const std::size_t start = n_groups * length, left = (tile.b - n_groups * rows) * tile.m;
+  for (std::size_t place = 0; place < left; place += lanes) {
+    const int used = left - place < static_cast<std::size_t>(lanes) ? static_cast<int>(left - place) : lanes;
+    const std::size_t k = start + place, bytes = used * sizeof(T);
+    V<T> z{}, g{}, h{}, sums[n_sums + 1] = {};
+    if constexpr (Op::n_product >= 0) sums[Op::n_product] = fill<T>(T(1));
+    std::memcpy(&z, tile.Z + k, bytes);
+    if constexpr (Op::reads_g) std::memcpy(&g, tile.g + k, bytes);
+    op.at(place)(z, g, h, sums);
+    std::memcpy(tile.g + k, &g, bytes);
+    if constexpr (Op::has_h) std::memcpy(tile.h + k, &h, bytes);
+    add(sums, place, used);
+  }
+  for (std::size_t k = 0; k < n_sums; ++k)
+    for (std::size_t j = 0; j < tile.m; ++j) {
+      double total = 0;
+      for (std::size_t row = 0; row < rows; ++row) total += totals.data[k * length + row * tile.m + j];
+      tile.sums[k * tile.m + j] = total;
+    }
+}
+
+template <class T, bool BESIDE> void run_likelihood(const Tile<T>& tile, const T* offset, const T* rate, Power power) {
+  const std::size_t rows = group_rows<T>(tile.m);
+  Scratch<T> offsets(rows * tile.m), rates(rows * tile.m);
+  repeat(offset, tile.m, rows, offsets.data);
+  repeat(rate, tile.m, rows, rates.data);
+  run(tile, Likelihood<T, BESIDE>{offsets.data, rates.data, power});
+}
+
+template <class T, bool MOMENTS>
+void run_mixture(const Tile<T>& tile, const T* std, const T* level, const T* linear, const T* second, int n_bins) {
+  const std::size_t rows = group_rows<T>(tile.m);
+  typedef typename Types<T>::Int Int;
+  Scratch<T> stds(rows * tile.m);
+  Scratch<Int> bases(rows * tile.m);
+  repeat(std, tile.m, rows, stds.data);
+  for (std::size_t i = 0; i < rows * tile.m; ++i) bases.data[i] = static_cast<Int>((i % tile.m) * n_bins);
+  run(tile, Mixture<T, MOMENTS>{stds.data, bases.data, level, linear, second, static_cast<T>(n_bins)});
+}
+
+template <class T> constexpr Kernels<T> make_kernels() {
+  return {
+      [](const Tile<T>& tile, Power power) { run(tile, Lp<T, 0>(power)); },
+      [](const Tile<T>& tile, Power power) { run(tile, Lp<T, 1>(power)); },
+      [](const Tile<T>& tile) { run(tile, Lp<T, 2>(Power{1, false})); },
+      [](const Tile<T>& tile) { run(tile, Smooth<T, true>{}); },
+      [](const Tile<T>& tile) { run(tile, Smooth<T, false>{}); },
+      [](const Tile<T>& tile, const T* offset, const T* rate) {
+        run_likelihood<T, false>(tile, offset, rate, Power{1, false});
+      },
+      [](const Tile<T>& tile, const T* offset, const T* rate, Power power) {
+        run_likelihood<T, true>(tile, offset, rate, power);
+      },
+      [](const Tile<T>& tile, const T* std, const T* level, const T* linear, const T* second, int n_bins) {
+        run_mixture<T, true>(tile, std, level, linear, second, n_bins);
+      },
+      [](const Tile<T>& tile, const T* std, const T* level, const T* slope, int n_bins) {
+        run_mixture<T, false>(tile, std, level, slope, slope, n_bins);
+      },
+  };
+}
+
+}  // namespace
+
+const AllKernels JOIN(kernels_, VARIANT) = {make_kernels<float>(), make_kernels<double>(), QUOTE(VARIANT)};
+
+}  // namespace elldict

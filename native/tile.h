@@ -1,0 +1,53 @@
+// Kernels that read the codes of one tile once: they write the derivative g and add up what a pass sums, by columns.
+#pragma once
+#include <cstddef>
+
+namespace elldict {
+
+// Codes Z (b, m), row by row; g and, where it is asked for, h of a second objective have the same shape.
+// `sums` (n_sums, m) are written in full.
+template <class T>
+struct Tile {
+  const T* Z;
+  std::size_t b, m;
+  T* g;
+  T* h;
+  double* sums;
+};
+
+// |z|^exponent as a product of `whole` factors |z| and, if `half`, of its square root.
+struct Power {
+  int whole;
+  bool half;
+};
+
+template <class T>
+struct Kernels {
+  // sums: |z|^(p-2), |z|, z^2, g^2
+  void (*lp)(const Tile<T>&, Power);
+  // the same without sums
+  void (*lp_gradient)(const Tile<T>&, Power);
+  // the same with |z|^(p-2) in g at first, which then becomes g
+  void (*lp_of_weight)(const Tile<T>&);
+  // sums: z^2, (1 + z^2)^(1/2), and of their quotients with 1 + z^2; then |z|, g^2
+  void (*smooth)(const Tile<T>&);
+  // sums: z^2, (1 + z^2)^(1/2)
+  void (*smooth_gradient)(const Tile<T>&);
+  // sums: z^2, below, logs, missing, bend, g^2; of a second objective also |z|^(p-2), |z|, h^2, g h
+  void (*likelihood)(const Tile<T>&, const T* offset, const T* rate);
+  void (*likelihood_beside)(const Tile<T>&, const T* offset, const T* rate, Power);
+  // sums: log q, its second derivative, g^2, z^2, |z|, by quadratic functions of z in every bin
+  void (*mixture)(const Tile<T>&, const T* std, const T* level, const T* linear, const T* second, int n_bins);
+  // sums: log q, by its value and its derivative in every bin
+  void (*mixture_gradient)(const Tile<T>&, const T* std, const T* level, const T* slope, int n_bins);
+};
+
+struct AllKernels {
+  Kernels<float> single;
+  Kernels<double> twice;
+  const char* name;
+};
+
+extern const AllKernels kernels_baseline, kernels_avx2, kernels_avx512;
+
+}  // namespace elldict

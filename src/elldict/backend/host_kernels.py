@@ -1,0 +1,127 @@
+"""Compiled kernels for NumPy arrays: g and the sums of a tile by one look at its codes, where they were built.
+
+They take the place of several NumPy calls each, which stay as the way for machines without a compiler and as what the
+kernels are tested against. ``ELLDICT_KERNELS=0`` in the environment leaves them out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tile = NDArray[Any]
+Sums = dict[str, NDArray[np.float64]]
+
+SWITCH = "ELLDICT_KERNELS"
+"""Environment variable that turns the kernels off with the value 0: for comparing."""
+
+LP_SUMS = ("weight", "magnitude", "z2", "g2")
+SMOOTH_SUMS = ("z2", "power", "weight", "steep", "magnitude", "g2")
+LIKELIHOOD_SUMS = ("z2", "below", "logs", "missing", "bend", "g2")
+SECONDARY_SUMS = ("weight", "magnitude", "secondary_g2", "cross")
+MIXTURE_SUMS = ("value", "slope", "g2", "z2", "magnitude")
+
+MOST_FACTORS = 8
+"""Factors |z| up to which a power is made by products, as without kernels."""
+
+
+def load_kernels() -> Any:
+    """Return the compiled module, or None where it was not built or is turned off."""
+    if os.environ.get(SWITCH) == "0":
+        return None
+    try:
+        return importlib.import_module("elldict.backend._kernels")
+    except ImportError:
+        return None
+
+
+COMPILED = load_kernels()
+
+
+def describe_kernels() -> str:
+    """Say which kernels make the sums of NumPy tiles."""
+    return "NumPy" if COMPILED is None else f"compiled ({COMPILED.instructions()})"
+
+
+def split_power(exponent: float) -> tuple[int, bool] | None:
+    """Factors |z|, and whether one is a square root, that make |z|**exponent; None if it takes a general power."""
+    whole, half = divmod(exponent, 1)
+    return (int(whole), half == 0.5) if half in (0.0, 0.5) and whole <= MOST_FACTORS else None
+
+
+class HostKernels:
+    """Kernels whose g goes into the scratch memory of a pass; of tiles without weights."""
+
+    needs_moments = False  # they are also faster where only g is asked for
+
+    def __init__(self, buffer: Callable[[str, tuple[int, ...], np.dtype[Any]], Tile]) -> None:
+        self._buffer = buffer
+
+    def lp(self, Z: Tile, p: float, *, moments: bool = True) -> tuple[Tile, Sums]:
+        """Return g = z |z|^(p-2) and, with moments, sums over rows, for p > 2."""
+        Z, g, sums = self._prepare(Z, "l_p g", LP_SUMS if moments else ())
+        power = split_power(p - 2)
+        if power is not None:
+            COMPILED.lp(Z, g, sums, *power)
+        elif moments:
+            np.power(np.abs(Z, out=g), p - 2, out=g)
+            COMPILED.lp_of_weight(Z, g, sums)
+        else:
+            np.power(np.abs(Z, out=g), p - 2, out=g)
+            np.multiply(g, Z, out=g)
+        return g, _name_sums(sums, LP_SUMS)
+
+    def smooth_lp(self, Z: Tile, *, moments: bool = True) -> tuple[Tile, Sums]:
+        """Return g = z - z (z^2 + 1)^(-1/2), that of the smoothed l_1 norm, and sums over rows; more with moments."""
+        names = SMOOTH_SUMS if moments else SMOOTH_SUMS[:2]
+        Z, g, sums = self._prepare(Z, "l_p g", names)
+        COMPILED.smooth(Z, g, sums)
+        return g, _name_sums(sums, names)
+
+    def likelihood(
+        self, Z: Tile, offset: NDArray[Any], rate: NDArray[Any], p: float | None
+    ) -> tuple[Tile, Tile | None, Sums]:
+        """Return g of the spike-and-slab likelihood, g of l_p if p is not None, and sums over rows."""
+        power = None if p is None else split_power(p - 2)
+        if power is not None:
+            names = LIKELIHOOD_SUMS + SECONDARY_SUMS
+            Z, g, sums = self._prepare(Z, "g", names)
+            h = self._buffer("l_p g", Z.shape, Z.dtype)
+            COMPILED.likelihood_beside(Z, offset, rate, g, h, sums, *power)
+            return g, h, _name_sums(sums, names)
+        Z, g, sums = self._prepare(Z, "g", LIKELIHOOD_SUMS)
+        COMPILED.likelihood(Z, offset, rate, g, sums)
+        found = _name_sums(sums, LIKELIHOOD_SUMS)
+        if p is None:
+            return g, None, found
+        h, other = self.lp(Z, p)
+        product = np.multiply(g, h, out=self._buffer("tile product", Z.shape, Z.dtype))
+        cross = np.asarray(np.sum(product, axis=0, dtype=np.float64))
+        return g, h, {**found, **other, "g2": found["g2"], "secondary_g2": other["g2"], "cross": cross}
+
+    def mixture(self, Z: Tile, std: NDArray[Any], tables: tuple[NDArray[Any], ...]) -> tuple[Tile, Sums]:
+        """Return g of the likelihood of a mixture by tables over bins, and sums over rows.
+
+        Three tables expand log q about the centre of every bin; two, log q and its derivative there, give no moments.
+        """
+        if len(tables) == 3:
+            Z, g, sums = self._prepare(Z, "g", MIXTURE_SUMS)
+            COMPILED.mixture(Z, std, *tables, g, sums)
+        else:
+            Z, g, sums = self._prepare(Z, "g", MIXTURE_SUMS[:1])
+            COMPILED.mixture_gradient(Z, std, *tables, g, sums)
+        return g, _name_sums(sums, MIXTURE_SUMS[: len(sums)])
+
+    def _prepare(self, Z: Tile, name: str, sums: tuple[str, ...]) -> tuple[Tile, Tile, NDArray[np.float64]]:
+        """Codes in plain order, memory for g, and fresh memory for sums, which outlive the tile."""
+        Z = np.ascontiguousarray(Z)
+        return Z, self._buffer(name, Z.shape, Z.dtype), np.empty((len(sums), Z.shape[1]))
+
+
+def _name_sums(sums: NDArray[np.float64], names: tuple[str, ...]) -> Sums:
+    return dict(zip(names, sums, strict=False))

@@ -1,0 +1,159 @@
+"""The compiled kernels: what NumPy finds, for every objective, shape and instruction set."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from test_objectives import ALL, OBJECTIVES, skip_without_kernels, sum_all
+
+from elldict import LpDictionaryLearning
+from elldict.backend import host_kernels
+from elldict.backend.base import BufferedWork
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.solver.mixture import MixtureLikelihood, fit_mixture
+from elldict.solver.objective import Lp, Quantities, WithSecondary
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
+
+ROUNDING = {"float64": 1e-13, "float32": 2e-6}
+"""Relative to the largest term of a sum: those of float32 are rounded, and the value is a difference of them."""
+
+
+@pytest.fixture(autouse=True)
+def _built():
+    skip_without_kernels()
+
+
+@pytest.fixture(params=[*OBJECTIVES, "with l_2.2 beside it"])
+def objective(request):
+    if request.param == "with l_2.2 beside it":
+        return WithSecondary(OBJECTIVES["spike and slab"], Lp(2.2))
+    return OBJECTIVES[request.param]
+
+
+def draw_codes(n_rows, m=3, dtype="float64", seed=0):
+    """Sparse codes (b, m), zeros among them."""
+    rng = np.random.default_rng(seed)
+    return (rng.laplace(size=(n_rows, m)) * (rng.random((n_rows, m)) < 0.7)).astype(dtype)
+
+
+def make_objectives(m):
+    """One of every kernel, for codes of m atoms, each with a law of its own."""
+    density, law = np.linspace(0.1, 0.8, m), fit_mixture(draw_codes(500, m), np.ones(m))
+    likelihood = SpikeSlabLikelihood(SpikeSlab(density, 1 / density, 0.05))
+    return [Lp(3.0), Lp(3.5), Lp(2.3), Lp(1.0), likelihood, WithSecondary(likelihood, Lp(4.0)), MixtureLikelihood(law)]
+
+
+def check_same(objective, Z, quantities, n_before=0):
+    """Compare g and sums of kernels with those of NumPy, after a larger tile was in the same memory."""
+    rounding, work = ROUNDING[str(Z.dtype)], BufferedWork.with_kernels()
+    if n_before:
+        objective.terms(draw_codes(n_before, Z.shape[1], str(Z.dtype), seed=1), quantities, work, np)
+    before = Z.copy()
+    ours, our_sums = sum_all(objective, Z, quantities, work)
+    theirs, their_sums = sum_all(objective, Z, quantities, BufferedWork())
+    np.testing.assert_array_equal(Z, before)
+    np.testing.assert_allclose(ours.g, theirs.g, rtol=0, atol=rounding * np.max(np.abs(Z), initial=1))
+    if theirs.secondary is not None:
+        np.testing.assert_allclose(ours.secondary, theirs.secondary, rtol=rounding)
+    assert set(our_sums) == set(their_sums)
+    for name, theirs_sum in their_sums.items():
+        scale = len(Z) * (1 + np.max(np.abs(Z))) ** 2
+        np.testing.assert_allclose(our_sums[name], theirs_sum, rtol=10 * rounding, atol=rounding * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("quantities", [ALL, Quantities.GRADIENT, Quantities.MOMENTS], ids=str)
+def test_kernels_find_what_numpy_finds(objective, dtype, quantities):
+    check_same(objective, draw_codes(3000, dtype=dtype), quantities, n_before=4000)
+
+
+@pytest.mark.parametrize("m", [1, 2, 7, 16, 33, 100])
+@pytest.mark.parametrize("n_rows", [1, 13, 300])
+def test_shapes_that_fill_no_vector(m, n_rows):
+    for dtype in ROUNDING:
+        for objective in make_objectives(m):
+            check_same(objective, draw_codes(n_rows, m, dtype), ALL)
+
+
+def test_all_instruction_sets_give_the_same_bits(objective):
+    """Sums have the same order whatever the width of a vector, so that results do not depend on the machine."""
+    found = {}
+    try:
+        for name in ("baseline", "avx2", "avx512"):
+            try:
+                host_kernels.COMPILED.use_instructions(name)
+            except ValueError:  # this machine has none
+                continue
+            assert host_kernels.COMPILED.instructions() == name
+            for dtype in ROUNDING:
+                terms, sums = sum_all(objective, draw_codes(1001, dtype=dtype), ALL, BufferedWork.with_kernels())
+                found.setdefault(dtype, []).append([terms.g.tobytes(), *(sums[key].tobytes() for key in sorted(sums))])
+    finally:
+        host_kernels.COMPILED.use_instructions("")
+    for each in found.values():
+        assert all(other == each[0] for other in each)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("quantities", [ALL, Quantities.GRADIENT], ids=str)
+def test_codes_that_are_not_finite_show_in_the_value(objective, bad, quantities):
+    """By which the loop stops. Other atoms have their values."""
+    Z = draw_codes(300)
+    Z[17, 1] = bad
+    for each in (Z, Z.astype(np.float32)):
+        with np.errstate(invalid="ignore"):
+            _, sums = sum_all(objective, each, quantities, BufferedWork.with_kernels())
+        np.testing.assert_array_equal(np.isfinite(sums["value"]), [True, False, True])
+
+
+def test_noise_that_hides_nothing_makes_no_number_overflow():
+    """Log odds of a thousand and more, on either side."""
+    likelihood = SpikeSlabLikelihood(SpikeSlab(np.array([0.2, 1e-4]), np.array([1.0, 1e-3]), 1e-12))
+    Z = np.array([[0.0, 0.0], [1e-6, 1e-6], [1e-3, 1e-3], [5.0, 5.0], [1e3, 1e3]])
+    for each in (Z, Z.astype(np.float32)):
+        check_same(likelihood, each, ALL)
+        terms, sums = sum_all(likelihood, each, ALL, BufferedWork.with_kernels())
+        assert np.all(np.isfinite(terms.g))
+        assert all(np.all(np.isfinite(total)) for total in sums.values())
+
+
+def test_tiles_in_another_order_of_memory(objective):
+    check_same(objective, np.asfortranarray(draw_codes(100)), ALL)
+
+
+def test_weighted_rows_are_not_for_kernels(objective):
+    weights, Z = np.linspace(0, 2, 50), draw_codes(50)
+    ours, theirs = BufferedWork.with_kernels(), BufferedWork()
+    for work in (ours, theirs):
+        work.weigh(weights)
+    for name, total in sum_all(objective, Z, ALL, theirs)[1].items():
+        np.testing.assert_array_equal(sum_all(objective, Z, ALL, ours)[1][name], total)
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    Z, sums = np.ones((4, 3)), np.empty((4, 3))
+    with pytest.raises(ValueError, match="shape of the codes"):
+        host_kernels.COMPILED.lp(Z, np.empty((3, 3)), sums, 1, False)
+    with pytest.raises(ValueError, match="one number for each atom"):
+        host_kernels.COMPILED.likelihood(Z, np.ones(2), np.ones(3), np.empty((4, 3)), np.empty((6, 3)))
+    with pytest.raises(TypeError):
+        host_kernels.COMPILED.lp(Z, np.empty((4, 3), np.float32), sums, 1, False)
+
+
+def test_a_fit_is_the_same_but_for_rounding(monkeypatch):
+    X, _, _ = make_bernoulli_gaussian(3000, 10, density=0.3, noise_std=0.2, random_state=0)
+    ours = LpDictionaryLearning(random_state=0).fit(X)
+    monkeypatch.setattr(host_kernels, "COMPILED", None)
+    theirs = LpDictionaryLearning(random_state=0).fit(X)
+    np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-6)
+    assert ours.n_iter_ == theirs.n_iter_
+
+
+def test_a_variable_turns_them_off():
+    code = "from elldict.backend.host_kernels import describe_kernels; print(describe_kernels())"
+    for value, shown in (("0", "NumPy"), ("1", "compiled")):
+        environment = {**os.environ, host_kernels.SWITCH: value}
+        said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert said.stdout.startswith(shown)
