@@ -17,7 +17,7 @@ from elldict.data.statistics import Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.corruption import suspects_corruption
-from elldict.solver.mixture import MixtureLikelihood, find_skewed, fit_mixture
+from elldict.solver.mixture import MixtureLikelihood, count_bins, find_skewed, fit_mixture
 from elldict.solver.rounding import is_coarse
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 
@@ -171,7 +171,7 @@ def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = N
     """
     few = choose_few(A)
     Z = to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[few]))
-    if np.mean(find_skewed(Z, np.std(Z, axis=0))) > MAX_SKEWED:
+    if np.mean(find_skewed(count_bins(Z, np.std(Z, axis=0)))) > MAX_SKEWED:
         return False
     if law is None:
         own = fit_spike_slab(CodeHistogram.of(Z), least_noise=drawn.least_noise)

@@ -128,10 +128,11 @@ class MixtureLaw:
 
     def expand_log_density(self) -> tuple[Matrix, Matrix, Matrix]:
         """Coefficients c of log q(z) = c0 + c1 z + c2 z^2 / 2 about the centre of every bin (m, N_BINS)."""
-        parts = make_components()
-        q, std, x = np.maximum(self.weights @ parts.q, 1e-290), self.std[:, None], parts.centres
-        first = self.weights @ parts.slope / q
-        second = self.weights @ parts.bend / q - first**2
+        parts, used = make_components(), np.any(self.weights > 0, axis=0)
+        weights, std, x = self.weights[:, used], self.std[:, None], parts.centres
+        q = np.maximum(weights @ parts.q[used], 1e-290)
+        first = weights @ parts.slope[used] / q
+        second = weights @ parts.bend[used] / q - first**2
         linear = first - second * x
         return np.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
 
@@ -179,20 +180,20 @@ def _expand_guess(weights: Matrix, std: Matrix, noise: Matrix, means: Matrix, st
 def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS, *, may_be_skewed: bool = True) -> MixtureLaw:
     """Law of codes Z (b, m) of atoms with these signs."""
     codes, parts = to_numpy(Z), make_components()
-    std = np.sqrt(np.mean(codes**2, axis=0))
-    skewed = find_skewed(codes, std) if may_be_skewed else np.zeros(len(std), dtype=bool)
+    std = np.sqrt(np.mean(codes**2, axis=0, dtype=np.float64))
+    count = count_bins(codes, std)
+    skewed = find_skewed(count) if may_be_skewed else np.zeros(len(std), dtype=bool)
     allowed = np.where(to_numpy(signs)[:, None] > 0, parts.sparse | parts.skewed, True)
     allowed &= skewed[:, None] | ~parts.skewed
     weights = allowed / np.sum(allowed, axis=1, keepdims=True)
-    return _run_em(MixtureLaw(weights, std), codes, rounds)
+    return _run_em(MixtureLaw(weights, std), count / len(codes), rounds)
 
 
-def find_skewed(codes: Matrix, std: Matrix) -> NDArray[np.bool_]:
-    """Which atoms have codes (b, m) that are skewed: counts at z and -z differ by more than chance explains.
+def find_skewed(count: Matrix) -> NDArray[np.bool_]:
+    """Which atoms have codes that are skewed: counts (m, N_BINS) at z and -z differ by more than chance explains.
 
     Components on one side would follow the chance of symmetric codes, which costs up to a tenth of their accuracy.
     """
-    count = count_bins(codes, std)
     count = np.sum(count.reshape(len(count), 2 * N_SKEW_BINS, -1), axis=2)
     # without those at zero, where codes of no value count on one side
     left, right = count[:, N_SKEW_BINS - 2 :: -1], count[:, N_SKEW_BINS + 1 :]
@@ -215,12 +216,13 @@ def group_bins(values: Matrix) -> Matrix:
 def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
     """Law of codes Z (b, m) not far from those of `law`."""
     codes = to_numpy(Z)
-    return _run_em(replace(law, std=np.sqrt(np.mean(codes**2, axis=0))), codes, UPDATE_ROUNDS)
+    std = np.sqrt(np.mean(codes**2, axis=0, dtype=np.float64))
+    return _run_em(replace(law, std=std), count_bins(codes, std) / len(codes), UPDATE_ROUNDS)
 
 
-def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
-    """Expectation maximisation of the weights; those that are zero stay so."""
-    q, count = make_components().grouped, group_bins(count_bins(codes, law.std)) / len(codes)
+def _run_em(law: MixtureLaw, share: Matrix, rounds: int) -> MixtureLaw:
+    """Weights by expectation maximisation; those that are zero stay so. `share` (m, N_BINS) of codes in each bin."""
+    q, count = make_components().grouped, group_bins(share)
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
     q, count, part = np.ascontiguousarray(q[allowed][:, used]), count[:, used], law.weights[:, allowed]
     for _ in range(rounds):

@@ -291,9 +291,7 @@ class WithSecondary:
         if self.from_next_step:
             return self.primary.terms(Z, quantities, work, xp)
         kernel = find_kernel("likelihood", quantities, work)
-        can_fuse = (
-            kernel is not None and self.secondary.p > 2 and Quantities.MOMENTS in quantities
-        )
+        can_fuse = kernel is not None and self.secondary.p > 2 and Quantities.MOMENTS in quantities
         if can_fuse and hasattr(self.primary, "fused"):
             both: Terms = self.primary.fused(Z, kernel, self.secondary)
             alone = {} if Quantities.GRADIENT in quantities else {"secondary_value": (both.secondary, Z)}

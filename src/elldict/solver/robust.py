@@ -15,13 +15,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.base import NUMPY, STORED, Array, Backend, to_numpy
 from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import Minibatches, copy_white
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
-from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar, turn
+from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar
 from elldict.solver.law_tests import thin
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood, fit_mixture, update_mixture
@@ -95,10 +95,11 @@ class DependentStepper(Stepper):
             crossed = estimate_crossed(here.objective, compute_codes(half, here.A))
             self.direction = replace(self.direction, crossed=Backend.of(here.A).asarray(crossed, "float64"))
         self.values.append(here.stats.mean_value)
-        moved = self.direction(here.stats, here.A)
+        further = None
         if self.came_from is not None:
             between = here.A @ self.came_from.T
-            moved = turn(moved, MOMENTUM / 2 * (between - between.T))
+            further = MOMENTUM / 2 * (between - between.T)
+        moved = self.direction.move(here.stats, here.A, further)
         return moved, measure_step(here.A, moved)
 
     def take_step(self, here: Iterate, moved: Array) -> Iterate:
@@ -289,8 +290,9 @@ class RobustEstimator:
         lp = self.lp_phase
         if copied is not None:
             backend, problem = NUMPY, replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
+        precision = lp.precision if copied is None else copied.dtype
         rows = normalize_rows(backend.asarray(self.rows, "float64"), loudness)
-        return Climb(problem, rows, backend, lp.precision if copied is None else copied.dtype, lp)
+        return Climb(problem, backend.asarray(rows, STORED[precision]), backend, precision, lp)
 
     def _normalize(self, problem: Problem, loudness: Loudness | None) -> Problem:
         """The problem with normalised samples."""
