@@ -55,25 +55,35 @@ def estimate_saturation_errors(rows: Matrix, A: Matrix, phase: Phase) -> Vector 
 
 def _measure_lost_kurtosis(rows: Matrix, A: Matrix) -> float | None:
     """Kurtosis, a mean over features, that codes have and features have not, for unit variance; None if chance may."""
-    lack = _compare_kurtoses(rows, A)
-    parts = [_compare_kurtoses(rows[part::N_PARTS], A) for part in range(N_PARTS)]
+    of_codes, of_features = _measure_cumulants(rows @ A.T), _measure_cumulants(rows)
+    whole, *parts = ((A.T**4) @ codes - features for codes, features in zip(of_codes.T, of_features.T, strict=True))
     errors = np.std(parts, axis=0) / math.sqrt(N_PARTS - 1)
-    scores = lack / np.where(errors > 0, errors, math.inf)
-    if np.mean(lack) <= 0 or float(np.mean(scores**2)) < MIN_SCORE:
+    scores = whole / np.where(errors > 0, errors, math.inf)
+    if np.mean(whole) <= 0 or float(np.mean(scores**2)) < MIN_SCORE:
         return None
-    return float(np.mean(lack / np.mean(rows**2, axis=0) ** 2))
+    return float(np.mean(whole / np.mean(rows**2, axis=0) ** 2))
 
 
-def _compare_kurtoses(rows: Matrix, A: Matrix) -> Vector:
-    """Fourth cumulants of features (n,) that codes explain, less those that features have."""
-    of_codes, of_features = (_measure_cumulants(each) for each in (rows @ A.T, rows))
-    return np.asarray((A.T**4) @ of_codes - of_features)
+def _measure_cumulants(X: Matrix) -> Matrix:
+    """Fourth cumulants of the columns of X (b, n), whose means are taken for zero: of all rows, then of each part.
+
+    Every eighth row is of the same part. Of shape (n, 1 + N_PARTS).
+    """
+    squares = X * X
+    sums = [_sum_by_part(powers) for powers in (squares, squares * squares)]
+    counts = np.full(N_PARTS, len(X) // N_PARTS) + (np.arange(N_PARTS) < len(X) % N_PARTS)
+    number = np.concatenate([[len(X)], counts])
+    second, fourth = (np.vstack([np.sum(each, axis=0), each]).T / number for each in sums)
+    return np.asarray(fourth - 3 * second**2)
 
 
-def _measure_cumulants(X: Matrix) -> Vector:
-    """Fourth cumulants (n,) of the columns of X (b, n), whose means are taken for zero."""
-    squares = X * X  # twice: the general power takes twenty times longer
-    return np.asarray(np.mean(squares * squares, axis=0) - 3 * np.mean(squares, axis=0) ** 2)
+def _sum_by_part(values: Matrix) -> Matrix:
+    """Sums (N_PARTS, n) over every eighth row of values (b, n), begun at each of the first rows."""
+    b, n = values.shape
+    whole = b // N_PARTS
+    sums = (np.ones(whole) @ values[: whole * N_PARTS].reshape(whole, -1)).reshape(N_PARTS, n)
+    sums[: b % N_PARTS] += values[whole * N_PARTS :]
+    return np.asarray(sums)
 
 
 def _find_limit(rows: Matrix, lost: float) -> float:
