@@ -114,10 +114,10 @@ class Search:
         for_any_law = estimate.refined == "mixture" and not estimate.lp_stats.n_negative and options.refine == "auto"
         return for_any_law and options.normalize != "samples"
 
-    def finish(self, found: Found, estimate: Estimate, rng: np.random.Generator, log: FitLog) -> Found:
-        """Go on from what was found roughly, in the way that led to this estimate of other samples."""
-        context = self._make_context(estimate, found.drawn, rng, log)
-        return Found(self, *finish_any_law(context, found.estimate.A), found.drawn)
+    def finish(self, A: Array, estimate: Estimate, rng: np.random.Generator, log: FitLog) -> Found:
+        """Go on from atoms A (m, k) that were found roughly, in the way that led to this estimate of other samples."""
+        drawn = self._draw(rng)
+        return Found(self, *finish_any_law(self._make_context(estimate, drawn, rng, log), A), drawn)
 
     def _make_context(
         self, estimate: Estimate, drawn: CodeSubsample, rng: np.random.Generator, log: FitLog

@@ -24,7 +24,7 @@ BATCH_ROWS_PER_FEATURE, MIN_BATCH_ROWS = 20, 1000
 MAX_BYTES, MAX_GPU_BYTES = 2**25, 2**30
 """Size of the largest subsample short of all samples: subsamples are copies."""
 
-MIN_COPY, MAX_COPY = 2**18, 2**23
+MIN_COPY, MAX_COPY = 2**17, 2**23
 """Values of samples from which, and up to which, steps are taken on a copy of them: of fewer, products take no time and
 float64 keeps digits; of more, it would take more than 32 MB."""
 
@@ -148,7 +148,7 @@ def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
         return None
     whitening = whitening.move_to(NUMPY)
     white = np.empty((r, k), dtype=np.float32)
-    rows = max(1, MAX_COPY // 8 // n)
+    rows = max(1, MAX_COPY // 32 // n)  # in float64, and more than once
     for first in range(0, r, rows):
         index = np.arange(first, min(first + rows, r), dtype=np.int64)
         white[index] = whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False))

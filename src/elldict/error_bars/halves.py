@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from elldict.backend.base import Array
 from elldict.data.halves import count_half_rows, split_alternately, take_half
-from elldict.estimation import Found, Search
+from elldict.estimation import Found, Options, Search
 from elldict.solver.law_tests import depend_on_each_other
 from elldict.solver.loop import FitLog
 
@@ -64,23 +65,44 @@ def compare_halves(found: Found, groups: NDArray[Any] | None, log: FitLog) -> Ve
     if min(map(len, indices)) < MIN_ROWS_PER_DIRECTION * k:
         return None
     options = replace(search.options, n_components=m, clip=True, n_init=1)
-    rng = [np.random.default_rng([SEED, number]) for number in range(2)]
     its_log = FitLog()
-    searches = [Search.begin(take_half(samples, index), options, its_log) for index in indices]
-    halves = [half.run_like(estimate, r, its_log) for half, r in zip(searches, rng, strict=True)]
-    differ, rough = measure_differences(found, halves), searches[0].can_finish(estimate)
+    ends = [fit_half(found, index, options, number, its_log) for number, index in enumerate(indices)]
+    rough, differ = ends[0].start is not None, measure_differences(found, ends)
     if rough and np.mean(differ) < AGREEMENT:
-        halves = [half.search.finish(half, estimate, r, its_log) for half, r in zip(halves, rng, strict=True)]
-        differ, rough = measure_differences(found, halves), False
+        ends = [fit_half(found, index, options, n, its_log, ends[n].start) for n, index in enumerate(indices)]
+        rough, differ = False, measure_differences(found, ends)
     share = sum(map(len, indices)) / samples.n_samples
     log.passes += its_log.passes * share / 2
     differ = differ * (share + (1 - share) * differ)  # chance is less in more samples, other maxima are not
     return np.asarray(differ * (1 + differ / (3 if rough else 2)) / 4)
 
 
-def measure_differences(found: Found, halves: Sequence[Found]) -> Vector:
+@dataclass(frozen=True)
+class HalfFit:
+    """What was found in a half."""
+
+    atoms: NDArray[np.float64]  # (m, n)
+    start: Array | None  # (m, k) where to go on, if they were found roughly
+
+
+def fit_half(
+    found: Found, index: NDArray[np.int64], options: Options, number: int, log: FitLog, start: Array | None = None
+) -> HalfFit:
+    """Seek the atoms in the samples of this `index`, from a `start` where they were found roughly.
+
+    Of its samples nothing is kept: two halves would take twice the memory.
+    """
+    search = Search.begin(take_half(found.search.samples, index), options, log)
+    rng = np.random.default_rng([SEED, number])
+    if start is not None:
+        return HalfFit(search.finish(start, found.estimate, rng, log).atoms[0], None)
+    half = search.run_like(found.estimate, rng, log)
+    return HalfFit(half.atoms[0], half.estimate.A if search.can_finish(found.estimate) else None)
+
+
+def measure_differences(found: Found, halves: Sequence[HalfFit]) -> Vector:
     """How much the partners of each atom (m,) in two halves differ."""
-    one, two = (match_atoms(found.atoms[0], half.atoms[0]) for half in halves)
+    one, two = (match_atoms(found.atoms[0], half.atoms) for half in halves)
     return np.asarray(1 - np.abs(np.sum(one * two, axis=1)) ** 4)
 
 

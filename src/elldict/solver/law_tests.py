@@ -107,6 +107,14 @@ class LawTests:
         complete = pilot.converged and self._is_complete(pilot)
         return self.can_apply and complete and (self.few or self.is_loud(pilot.A, VERY_LOUD))
 
+    def refuses_pilot(self, pilot: Estimate) -> bool:
+        """Whether codes of a settled l_p estimate are loud together and follow no spike-and-slab law.
+
+        Atoms that are still mixed a little have codes of nearly that law, which are not loud.
+        """
+        settled = self.can_apply and pilot.converged and self._is_complete(pilot)
+        return settled and self.is_loud(pilot.A) and not follows_spike_slab(self.drawn, pilot.A)
+
     def refuses_law(self, pilot: Estimate) -> bool:
         """Whether the codes of an estimate for all directions follow no spike-and-slab law, or are loud together.
 

@@ -27,6 +27,9 @@ N_BINS = 512
 """Bins of a code: of equal width in z / (1 + |z|), z in units of its standard deviation. At zero they are a sixteenth
 as wide as the narrowest component, and at z = 8, the standard deviation of the widest, a twenty-fifth of z."""
 
+GROUPED_BINS = 4
+"""Neighbouring bins that are counted as one when weights are fitted: a quarter as wide as the narrowest component."""
+
 LEAST_STD, LARGEST_STD, N_STDS = 2.0**-4, 8.0, 32
 """Standard deviations of components of mean zero, in steps of their logarithm. With a smaller one Newton's step comes
 close enough to a maximum in some fits only; sharper laws are for the spike-and-slab likelihood."""
@@ -74,6 +77,7 @@ class Components:
     q: Matrix
     slope: Matrix
     bend: Matrix
+    grouped: Matrix  # (K, N_BINS / GROUPED_BINS) mean density over bins that are counted as one
     means: Matrix  # (K,) of the components; those that are not skewed have a second one at minus this mean
     stds: Matrix  # (K,)
     sparse: NDArray[np.bool_]  # (K,) of mean zero
@@ -106,7 +110,7 @@ def make_components() -> Components:
         bend += density * (away**2 - 1) / stds[:, None] ** 2
     mirrored, one_side = np.arange(len(means)), np.flatnonzero(skewed)
     mirrored[one_side] = np.roll(one_side, len(one_side) // 2)
-    return Components(centres, q, slope, bend, means, stds, means == 0, skewed, mirrored)
+    return Components(centres, q, slope, bend, group_bins(q) / GROUPED_BINS, means, stds, means == 0, skewed, mirrored)
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,11 @@ def count_bins(codes: Matrix, std: Matrix) -> Matrix:
     return np.bincount(bins.ravel(), minlength=m * N_BINS).reshape(m, N_BINS).astype(np.float64)
 
 
+def group_bins(values: Matrix) -> Matrix:
+    """Sums over `GROUPED_BINS` neighbouring bins (m, N_BINS / GROUPED_BINS)."""
+    return np.asarray(np.sum(values.reshape(len(values), -1, GROUPED_BINS), axis=2))
+
+
 def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
     """Law of codes Z (b, m) not far from those of `law`."""
     codes = to_numpy(Z)
@@ -211,7 +220,7 @@ def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
 
 def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
     """Expectation maximisation of the weights; those that are zero stay so."""
-    q, count = make_components().q, count_bins(codes, law.std) / len(codes)
+    q, count = make_components().grouped, group_bins(count_bins(codes, law.std)) / len(codes)
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
     q, count, part = np.ascontiguousarray(q[allowed][:, used]), count[:, used], law.weights[:, allowed]
     for _ in range(rounds):
@@ -255,15 +264,11 @@ class MixtureLikelihood(LinearCodes):
 
     def terms(self, Z: Array, quantities: Quantities, work: Work, xp: Any) -> Terms:
         """Evaluate at the codes Z (b, m)."""
-        std, *tables, level, centred = self.tables(Z)
+        std, *tables = self.tables(Z)
         kernel = find_kernel("mixture", quantities, work)
         if kernel is not None:
-            with_moments = Quantities.MOMENTS in quantities
-            return self._fused_terms(*kernel(Z, std, tables if with_moments else (level, centred)))
+            return self._fused_terms(*kernel(Z, std, tables))
         bins = locate_bins(Z, std, work)
-        if Quantities.MOMENTS not in quantities:  # what g is off by within a bin tells nothing of other codes
-            value = Summed(work.column_sums(work.take(level, bins, into="magnitude")))
-            return Terms(work.take(centred, bins, into="g"), value=value)
         # few arrays of the size of the codes at a time: log q is c0 + z (c1 + c2 z / 2), added up part by part, and
         # l_p beside it has the same scratch memory
         level = work.column_sums(work.take(tables[0], bins, into="magnitude"))
@@ -284,20 +289,15 @@ class MixtureLikelihood(LinearCodes):
     def log_density(self, Z: Array, xp: Any) -> Array:  # noqa: ARG002
         """Log q of each code Z (b, m)."""
         work = FreshWork()
-        std, *tables, _, _ = self.tables(Z)
+        std, *tables = self.tables(Z)
         bins = locate_bins(Z, std, work)
         level, linear, second = (work.take(table, bins, into="") for table in tables)
         return level + Z * (linear + second * Z / 2)
 
     def tables(self, Z: Array) -> tuple[Array, ...]:
-        """Standard deviations (m,), and tables over the bins of all atoms, for codes like these.
-
-        Three to expand log q about the centres of bins; log q and its derivative there.
-        """
+        """Standard deviations (m,), and tables over the bins of all atoms, for codes like these."""
         backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
         if (backend, dtype) not in self.known:
-            c0, c1, c2 = self.law.expand_log_density()
-            z = self.law.std[:, None] * make_components().centres
-            tables = (table.ravel() for table in (c0, c1, c2, c0 + z * (c1 + c2 * z / 2), c1 + c2 * z))
+            tables = (table.ravel() for table in self.law.expand_log_density())
             self.known[backend, dtype] = tuple(backend.asarray(table, dtype) for table in (self.law.std, *tables))
         return self.known[backend, dtype]

@@ -8,6 +8,7 @@ there. If samples do not differ in loudness, the last steps are taken without no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, to_numpy
-from elldict.data.dataset import Dataset
+from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.statistics import Loudness, Whitening
-from elldict.data.subsample import copy_white
+from elldict.data.subsample import Minibatches, copy_white
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar, turn
@@ -34,6 +35,13 @@ far fewer find none: at a random start the slope of a pair is lost in the noise 
 REFRESH_STEPS = 5
 """Steps between two estimates of the curvature of pairs and of the law of codes, from drawn samples."""
 
+BATCH_SHARES, BATCH_STEPS, BATCH_ROWS_PER_DIRECTION = (1 / 8, 1 / 4), 10, 12
+"""Of the first steps of l_1, each on other samples: shares of the samples, one after the other, steps with each, and
+samples for each direction at least. Far from a maximum they lead as far as steps on all samples."""
+
+BATCH_SEED = 0
+"""Of the order in which samples come in batches: the same for all fits, as the start is."""
+
 MOMENTUM = 0.6
 """Share of the last step that is taken again with the next. Where codes depend on each other so do the angles of pairs,
 and Newton's step for each pair by itself falls short."""
@@ -48,13 +56,10 @@ LEAST_CURVATURE = 0.5
 """Of Newton's steps for the likelihood, relative to its size; more than elsewhere, because curvatures are those of few
 samples."""
 
-L1_END, LIKELIHOOD_END, SETTLED_END = (0.02, 0.02), (0.25, 0.05), (0.1, 0.02)
+L1_END, LIKELIHOOD_END, SETTLED_END = (0.02, 0.05), (0.25, 0.05), (0.1, 0.02)
 """Share of the standard error below which steps are the last, and share of the rise of the objective so far below which
 that of the last few is of no more use. The likelihood ends earlier, because its last steps fit noise, unless the error
 bar of l_p was small already."""
-
-ROUGH_END = (0.02, 0.05)
-"""The same for l_1 where atoms are to be compared with others that may be far from them."""
 
 LAW_SLACK = 1e-4
 """Fall of the log-likelihood of a code, in nats, that a new law can cause: it fits drawn samples better, not all."""
@@ -75,6 +80,7 @@ class DependentStepper(Stepper):
     values: list[float] = field(default_factory=list)  # of the objective at each iterate
     direction: PairwiseNewton = field(default_factory=PairwiseNewton)
     came_from: Array | None = None  # A before the last step; None: it was too long, or there was none
+    began_at: float | None = None  # value from which the objective has risen; None: that of the first iterate
 
     def evaluate(self, A: Array, objective: Objective, came_from: Array | None = None) -> Iterate:  # noqa: ARG002
         """The iterate at A. The moments of codes, which the standard error needs, are summed up every few steps."""
@@ -118,9 +124,84 @@ class DependentStepper(Stepper):
     def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:
         """End also when the last few steps have hardly raised the objective."""
         values, few = self.values, REFRESH_STEPS
-        if len(values) > 2 * few and values[-1] - values[-1 - few] < self.min_rise * (values[-1] - values[0]):
+        began_at, least = (values[0], 2 * few) if self.began_at is None else (self.began_at, few)
+        if len(values) > least and values[-1] - values[-1 - few] < self.min_rise * (values[-1] - began_at):
             return f"{few} steps raise the objective by less than {100 * self.min_rise:.2g} % of its rise"
         return None if here.stats.slope is None else super().find_reason_to_end(before, here, step)
+
+
+class BatchStepper(DependentStepper):
+    """The same steps on other samples every time, whose values do not compare."""
+
+    def take_step(self, here: Iterate, moved: Array) -> Iterate:
+        """Take the step."""
+        self.came_from = here.A
+        return self.evaluate(moved, here.objective)
+
+    def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:  # noqa: ARG002
+        """Go on: so many steps are taken."""
+        return None
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Samples on which steps are taken, normalised if asked, and the drawn ones (b, k) among them."""
+
+    problem: Problem
+    rows: Array
+    backend: Backend
+    precision: str
+    lp_phase: Phase
+
+    def approach(self, A: Array, objective: Objective) -> tuple[Estimate | None, float | None]:
+        """Where steps on batches of the samples lead from A (m, k), each on other samples; and the objective at A.
+
+        None if samples are too few, or not at hand.
+        """
+        problem, k = self.problem, int(A.shape[1])
+        samples = problem.white or problem.samples
+        found: Estimate | None = None
+        began_at: float | None = None
+        if not isinstance(samples, ArrayDataset):
+            return found, began_at
+        r = samples.n_samples
+        order = np.random.default_rng(BATCH_SEED).permutation(r)
+        for share in BATCH_SHARES:
+            size = max(round(share * r), BATCH_ROWS_PER_DIRECTION * k)
+            if 2 * size > r:
+                break
+            batches = Minibatches(samples, order, size)
+            some = replace(problem, share=problem.share * size / r)
+            some = replace(some, samples=batches) if problem.white is None else replace(some, white=batches)
+            stepper = partial(BatchStepper, rows=self.rows, min_rise=0.0)
+            phase = replace(self._make_phase(objective, stepper), max_iter=BATCH_STEPS)
+            n_before = len(problem.iterations)
+            found = run_phase(some, 0, phase, A)
+            A, began_at = found.A, began_at or problem.iterations[n_before].objective
+            if found.stopped:
+                break
+        return found, began_at
+
+    def run(self, A: Array, objective: Objective, end: tuple[float, float], began_at: float | None = None) -> Estimate:
+        """Take steps from A (m, k) as long as they are of use."""
+        noise_fraction, min_rise = end
+        newton = PairwiseNewton() if isinstance(objective, Lp) else PairwiseNewton(LEAST_CURVATURE)
+        stepper = partial(DependentStepper, rows=self.rows, min_rise=min_rise, direction=newton, began_at=began_at)
+        phase = replace(self._make_phase(objective, stepper), noise_fraction=noise_fraction)
+        found = run_phase(self.problem, 0, phase, self.backend.asarray(A, "float64"))
+        return replace(found, A=Backend.of(A).asarray(found.A, "float64"))
+
+    def _make_phase(self, objective: Objective, make_stepper: Callable[[Problem, Phase], Stepper]) -> Phase:
+        lp = self.lp_phase
+        return Phase(
+            objective,
+            PairwiseNewton(),
+            self.precision,
+            max(lp.tol, 1e-4),
+            min(lp.max_iter, MAX_STEPS),
+            objective_slack=LAW_SLACK,
+            make_stepper=make_stepper,
+        )
 
 
 @dataclass(frozen=True)
@@ -133,6 +214,9 @@ class RobustEstimator:
     drawn: CodeSubsample
     lp_phase: Phase
     normalize: str | None
+    copies: dict[tuple[int, bool], Dataset | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )  # the last copy of samples that steps were taken on
 
     def estimate(self, A: Array, *, loud: bool, settled: bool) -> Estimate:
         """The estimate, begun at A (m, k); `loud` says that samples differ in loudness, `settled` that A is close."""
@@ -148,7 +232,7 @@ class RobustEstimator:
         )
         return self._complete(found, loudness)
 
-    def climb_l1(self, A: Array, end: tuple[float, float] = L1_END) -> Estimate:
+    def climb_l1(self, A: Array) -> Estimate:
         """Where l_1 leads from A (m, k).
 
         l_1 has no signs here: on the sphere, to which normalisation brings samples closer, every mixture of codes is
@@ -157,7 +241,14 @@ class RobustEstimator:
         problem = self.problem
         share = problem.share * self.subsample.n_samples / problem.samples.n_samples
         few = replace(problem, samples=self.subsample, share=share)
-        return self._climb(few, self.measure_loudness(), Lp(1.0), A, end)
+        climb, objective = self._prepare(few, self.measure_loudness(), A), Lp(1.0)
+        found, began_at = climb.approach(climb.backend.asarray(A, "float64"), objective)
+        if found is not None:
+            found = replace(found, A=Backend.of(A).asarray(found.A, "float64"))
+            if found.stopped:
+                return found
+            A = found.A
+        return climb.run(A, objective, L1_END, began_at)
 
     def climb_likelihood(
         self, A: Array, loudness: Loudness | None, end: tuple[float, float] = LIKELIHOOD_END
@@ -166,7 +257,8 @@ class RobustEstimator:
         problem = self.problem
         first_phase = 1 + max([problem.first_phase, *(iteration.stage for iteration in problem.iterations)])
         problem = replace(problem, first_phase=first_phase)
-        return self._climb(problem, loudness, MixtureLikelihood(self._fit_law(A, loudness)), A, end)
+        objective = MixtureLikelihood(self._fit_law(A, loudness))
+        return self._prepare(problem, loudness, A).run(A, objective, end)
 
     def measure_loudness(self) -> Loudness | None:
         """How samples are normalised."""
@@ -186,32 +278,19 @@ class RobustEstimator:
         means = (to_numpy(Backend.of(Z).xp.mean(each, axis=0)) for each in (g * Z, g * g, slope, Z * Z))
         return to_numpy(choose_signs(CodeMoments(*means), int(Z.shape[0]), lp.p))
 
-    def _climb(
-        self, problem: Problem, loudness: Loudness | None, objective: Objective, A: Array, end: tuple[float, float]
-    ) -> Estimate:
-        """Take steps on samples of this loudness as long as they are of use."""
-        lp, backend = self.lp_phase, Backend.of(A)
-        noise_fraction, min_rise = end
-        problem = self._normalize(problem, loudness)
-        copied = copy_white(problem.samples, problem.whitening)
-        there = backend if copied is None else NUMPY
-        rows = normalize_rows(there.asarray(self.rows, "float64"), loudness)
-        newton = PairwiseNewton() if isinstance(objective, Lp) else PairwiseNewton(LEAST_CURVATURE)
-        phase = Phase(
-            objective,
-            newton,
-            lp.precision if copied is None else copied.dtype,
-            max(lp.tol, 1e-4),
-            min(lp.max_iter, MAX_STEPS),
-            objective_slack=LAW_SLACK,
-            noise_fraction=noise_fraction,
-            make_stepper=partial(DependentStepper, rows=rows, min_rise=min_rise, direction=newton),
-        )
-        if copied is None:
-            return run_phase(problem, 0, phase, A)
-        problem = replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
-        found = run_phase(problem, 0, phase, to_numpy(A))
-        return replace(found, A=backend.asarray(found.A, "float64"))
+    def _prepare(self, problem: Problem, loudness: Loudness | None, A: Array) -> Climb:
+        """Samples of this loudness to take steps on."""
+        problem, backend = self._normalize(problem, loudness), Backend.of(A)
+        key = (id(problem.samples), loudness is None)
+        if key not in self.copies:
+            self.copies.clear()  # one at a time, before the next is made
+            self.copies[key] = copy_white(problem.samples, problem.whitening)
+        copied = self.copies[key]
+        lp = self.lp_phase
+        if copied is not None:
+            backend, problem = NUMPY, replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
+        rows = normalize_rows(backend.asarray(self.rows, "float64"), loudness)
+        return Climb(problem, rows, backend, lp.precision if copied is None else copied.dtype, lp)
 
     def _normalize(self, problem: Problem, loudness: Loudness | None) -> Problem:
         """The problem with normalised samples."""

@@ -40,7 +40,7 @@ from elldict.solver.loop import (
 from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_hausman_test, error_bar, is_exact
 from elldict.solver.objective import Lp, Quantities, WithSecondary, primary_of
 from elldict.solver.refine import LAW_SLACK, Refinement
-from elldict.solver.robust import ROUGH_END, SUBSAMPLE_ROWS, RobustEstimator, draw_rows
+from elldict.solver.robust import SUBSAMPLE_ROWS, RobustEstimator, draw_rows
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
 from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
 
@@ -117,7 +117,7 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
 def approach_any_law(context: FitContext) -> Outcome:
     """Where l_1 leads atoms of codes of any law, roughly, without an estimate before."""
     robust, start = _prepare_any_law(context)
-    return _without_codes(robust.climb_l1(start, ROUGH_END)), tuple(robust.problem.iterations)
+    return _without_codes(robust.climb_l1(start)), tuple(robust.problem.iterations)
 
 
 def finish_any_law(context: FitContext, A: Array) -> Outcome:
@@ -158,8 +158,8 @@ class Schedule:
         return self.context.refine == "auto" and self.tests.can_apply
 
     def is_loud(self, pilot: Estimate) -> bool:
-        """Whether samples differ so much in loudness that no refinement needs to be tried."""
-        return self.tests_laws and self.tests.is_very_loud(pilot)
+        """Whether samples differ in loudness so much, or in so many ways, that no refinement needs to be tried."""
+        return self.tests_laws and (self.tests.is_very_loud(pilot) or self.tests.refuses_pilot(pilot))
 
     def refuses_law(self, pilot: Estimate, problem: Problem) -> bool:
         """Whether codes follow another law; those of atoms that have not settled on few samples tell nothing."""
