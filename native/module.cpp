@@ -108,11 +108,32 @@ template <class T> void add_functions(nb::module_& module) {
 
 }  // namespace
 
+void descend(Codes<double> z2, Codes<double> count, Out<double> law, double least, int rounds, double close,
+             bool noise_known) {
+  const std::size_t m = z2.shape(0), b = z2.shape(1);
+  if (count.shape(0) != m || count.shape(1) != b) throw std::invalid_argument("there is not one count for each square");
+  if (law.shape(0) != 3 || law.shape(1) != m) throw std::invalid_argument("a law has three numbers for each atom");
+  const Laws laws{law.data(), law.data() + m, law.data() + 2 * m, least};
+  nb::gil_scoped_release release;
+  chosen->descend(Histogram{z2.data(), count.data(), m, b}, laws, rounds, close, noise_known);
+}
+
+void climb(Codes<double> z2, Codes<double> count, Out<double> x) {  // x, lower and upper bounds
+  const std::size_t b = z2.shape(1);
+  if (z2.shape(0) != 1 || count.shape(0) != 1 || count.shape(1) != b || x.shape(0) != 3 || x.shape(1) != 3)
+    throw std::invalid_argument("a law of one atom has three parameters, and bounds for each");
+  nb::gil_scoped_release release;
+  chosen->climb(Histogram{z2.data(), count.data(), 1, b}, x.data(), x.data() + 3, x.data() + 6);
+}
+
 NB_MODULE(_kernels, module) {
   module.doc() = "Kernels that read the codes of a tile once; elldict.backend.host_kernels calls them.";
   module.def("instructions", [] { return std::string(chosen->name); }, "Instruction set in use.");
   module.def("use_instructions", [](const std::string& name) { chosen = &find_kernels(name); },
              "Use an instruction set by name; the widest for an empty one.");
+  module.def("descend", descend, exact("z2"), exact("count"), exact("law"), nb::arg("least"), nb::arg("rounds"),
+             nb::arg("close"), nb::arg("noise_known"));
+  module.def("climb", climb, exact("z2"), exact("count"), exact("x"));
   add_functions<float>(module);
   add_functions<double>(module);
 }

@@ -42,9 +42,25 @@ struct Kernels {
   void (*mixture_gradient)(const Tile<T>&, const T* std, const T* level, const T* slope, int n_bins);
 };
 
+// Squared codes of m atoms, counted in bins: two arrays (m, b).
+struct Histogram {
+  const double *z2, *count;
+  std::size_t m, b;
+};
+
+// Parameters of the spike-and-slab law of m atoms, written in place; power and noise do not fall below `least`.
+struct Laws {
+  double *density, *power, *noise;
+  double least;
+};
+
 struct AllKernels {
   Kernels<float> single;
   Kernels<double> twice;
+  // rounds of expectation maximisation, until no parameter changes by more than the share `close`
+  void (*descend)(const Histogram&, Laws, int rounds, double close, bool noise_known);
+  // maximum of the likelihood of one atom, from x in place, by log odds of the density, log power and log noise, in bounds
+  void (*climb)(const Histogram&, double* x, const double* low, const double* high);
   const char* name;
 };
 

@@ -1,5 +1,6 @@
-"""The compiled kernels: what NumPy finds, for every objective, shape and instruction set."""
+"""The compiled kernels find what NumPy finds: for every objective, shape and instruction set, and in fits of laws."""
 
+import math
 import os
 import subprocess
 import sys
@@ -14,7 +15,14 @@ from elldict.backend.base import BufferedWork
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.solver.mixture import MixtureLikelihood, fit_mixture
 from elldict.solver.objective import Lp, Quantities, WithSecondary
-from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
+from elldict.solver.spike_slab import (
+    CodeHistogram,
+    SpikeSlab,
+    SpikeSlabLikelihood,
+    climb_likelihood,
+    negative_log_likelihood,
+    run_em,
+)
 
 ROUNDING = {"float64": 1e-13, "float32": 2e-6}
 """Relative to the largest term of a sum: those of float32 are rounded, and the value is a difference of them."""
@@ -157,3 +165,47 @@ def test_a_variable_turns_them_off():
         environment = {**os.environ, host_kernels.SWITCH: value}
         said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert said.stdout.startswith(shown)
+
+
+class TestLaws:
+    """Fits of the spike-and-slab law to histograms of codes."""
+
+    @pytest.fixture(params=[(0.3, 0.2, 4000), (0.3, 1e-8, 3000), (0.1, 0.6, 500), (0.9, 0.1, 2000)], ids=str)
+    def codes(self, request):
+        density, noise_std, b = request.param
+        rng = np.random.default_rng(0)
+        Z = rng.standard_normal((b, 5)) * (rng.random((b, 5)) < density) + noise_std * rng.standard_normal((b, 5))
+        return CodeHistogram.of(Z)
+
+    @pytest.mark.parametrize("noise_known", [False, True])
+    def test_expectation_maximisation_is_that_of_numpy(self, codes, noise_known, monkeypatch):
+        start = SpikeSlab(np.full(5, 0.3), codes.mean_square, 0.05 * codes.mean_square, 1e-18)
+        ours = run_em(codes, start, 40, noise_known=noise_known)
+        monkeypatch.setattr(host_kernels, "COMPILED", None)
+        theirs = run_em(codes, start, 40, noise_known=noise_known)
+        for name in ("density", "power", "noise"):
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-10)
+
+    def test_the_law_found_is_no_less_likely_than_that_of_l_bfgs(self, codes, monkeypatch):
+        """To its own tolerance, 2e-9 of the value; parameters that it leaves undecided may differ."""
+        pool = codes.pool()
+        start = run_em(pool, SpikeSlab(np.array([0.3]), np.array([3.0]), np.array([0.1]), 1e-18), 60)
+        ours = climb_likelihood(pool, start, 1e-18)
+        monkeypatch.setattr(host_kernels, "COMPILED", None)
+        theirs = climb_likelihood(pool, start, 1e-18)
+        values = []
+        for law in (ours, theirs):
+            odds = math.log(law.density[0] / (1 - law.density[0]))
+            x = np.array([odds, math.log(law.power[0]), math.log(law.noise)])
+            values.append(negative_log_likelihood(x, pool)[0])
+        # with next to no noise the value itself, a difference of z^2 / noise, has no digits that tell
+        assert values[0] <= values[1] + max(1e-8, 1e-15 / ours.noise) * abs(values[1])
+        for name in ("density", "power", "noise"):
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-2)
+
+    def test_the_climb_stays_within_bounds(self):
+        """Codes without noise: the least is where it ends."""
+        Z = np.where(np.random.default_rng(0).random((500, 1)) < 0.3, 1.0, 1e-12)
+        pool = CodeHistogram.of(Z)
+        start = SpikeSlab(np.array([0.3]), np.array([1.0]), 1e-6)
+        assert climb_likelihood(pool, start, 1e-7).noise >= 0.999e-7

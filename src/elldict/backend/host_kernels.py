@@ -54,6 +54,44 @@ def split_power(exponent: float) -> tuple[int, bool] | None:
     return (int(whole), half == 0.5) if half in (0.0, 0.5) and whole <= MOST_FACTORS else None
 
 
+def descended(
+    squares: NDArray[np.float64],
+    counts: NDArray[np.float64] | None,
+    law: tuple[NDArray[np.float64], ...],
+    least: NDArray[np.float64],
+    rounds: int,
+    *,
+    close: float,
+    noise_known: bool,
+) -> NDArray[np.float64]:
+    """Density, power and noise (3, m) after some rounds of expectation maximisation from `law`.
+
+    `squares` (m, b) are those of the codes, a row an atom, and `counts` how often each is there; `least` (m,) is the
+    smallest noise, the same for all atoms.
+    """
+    new = np.array(law)
+    squares = np.ascontiguousarray(squares)
+    counts = np.ones_like(squares) if counts is None else np.ascontiguousarray(counts)
+    COMPILED.descend(squares, counts, new, float(least[0]), rounds, close, noise_known)
+    return new
+
+
+def climbed(
+    squares: NDArray[np.float64],
+    counts: NDArray[np.float64] | None,
+    x: NDArray[np.float64],
+    bounds: list[tuple[float, float]],
+) -> NDArray[np.float64]:
+    """Log odds of the density, log power and log noise (3,) of one atom that make its codes likeliest, from `x`.
+
+    `squares` (1, b) are those of the codes, and `counts` how often each is there.
+    """
+    both = np.array([x, *zip(*bounds, strict=True)])
+    counts = np.ones_like(squares) if counts is None else np.ascontiguousarray(counts)
+    COMPILED.climb(np.ascontiguousarray(squares), counts, both)
+    return np.asarray(both[0])
+
+
 class HostKernels:
     """Kernels whose g goes into the scratch memory of a pass; of tiles without weights."""
 

@@ -29,6 +29,9 @@ N_PARTS, MIN_SCORE = 8, 12.0
 """Parts of the drawn samples that tell the standard errors of kurtoses, and the mean square, in these errors, by which
 kurtoses of features have to fall short of what codes explain: few samples of codes with heavy tails reach 7."""
 
+BLOCK_ROWS = 128 * N_PARTS
+"""Rows that are raised to powers at a time: fresh memory for all of them costs more than the powers."""
+
 MAX_LIMIT, MIN_LIMIT, BISECTIONS = 6.0, 0.3, 20
 """Standard deviations between which values are limited to lower kurtoses, and halvings that find the limit."""
 
@@ -55,25 +58,39 @@ def estimate_saturation_errors(rows: Matrix, A: Matrix, phase: Phase) -> Vector 
 
 def _measure_lost_kurtosis(rows: Matrix, A: Matrix) -> float | None:
     """Kurtosis, a mean over features, that codes have and features have not, for unit variance; None if chance may."""
-    lack = _compare_kurtoses(rows, A)
-    parts = [_compare_kurtoses(rows[part::N_PARTS], A) for part in range(N_PARTS)]
+    of_codes, of_features = _measure_cumulants(rows, A), _measure_cumulants(rows)
+    whole, *parts = ((A.T**4) @ codes - features for codes, features in zip(of_codes.T, of_features.T, strict=True))
     errors = np.std(parts, axis=0) / math.sqrt(N_PARTS - 1)
-    scores = lack / np.where(errors > 0, errors, math.inf)
-    if np.mean(lack) <= 0 or float(np.mean(scores**2)) < MIN_SCORE:
+    scores = whole / np.where(errors > 0, errors, math.inf)
+    if np.mean(whole) <= 0 or float(np.mean(scores**2)) < MIN_SCORE:
         return None
-    return float(np.mean(lack / np.mean(rows**2, axis=0) ** 2))
+    return float(np.mean(whole / np.mean(rows**2, axis=0) ** 2))
 
 
-def _compare_kurtoses(rows: Matrix, A: Matrix) -> Vector:
-    """Fourth cumulants of features (n,) that codes explain, less those that features have."""
-    of_codes, of_features = (_measure_cumulants(each) for each in (rows @ A.T, rows))
-    return np.asarray((A.T**4) @ of_codes - of_features)
+def _measure_cumulants(rows: Matrix, A: Matrix | None = None) -> Matrix:
+    """Fourth cumulants of features of rows (b, n), or of codes at A: of all rows, then of each part; means are zero.
+
+    Every eighth row is of the same part. Of shape (n, 1 + N_PARTS).
+    """
+    sums = np.zeros((2, N_PARTS, rows.shape[1]))
+    for start in range(0, len(rows), BLOCK_ROWS):
+        block = rows[start : start + BLOCK_ROWS]
+        values = block if A is None else block @ A.T
+        squares = values * values
+        sums += [_sum_by_part(squares), _sum_by_part(squares * squares)]
+    counts = np.bincount(np.arange(len(rows)) % N_PARTS, minlength=N_PARTS)
+    number = np.concatenate([[len(rows)], counts])
+    second, fourth = (np.vstack([np.sum(each, axis=0), each]).T / number for each in sums)
+    return np.asarray(fourth - 3 * second**2)
 
 
-def _measure_cumulants(X: Matrix) -> Vector:
-    """Fourth cumulants (n,) of the columns of X (b, n), whose means are taken for zero."""
-    squares = X * X  # twice: the general power takes twenty times longer
-    return np.asarray(np.mean(squares * squares, axis=0) - 3 * np.mean(squares, axis=0) ** 2)
+def _sum_by_part(values: Matrix) -> Matrix:
+    """Sums (N_PARTS, n) over every eighth row of values (b, n), begun at each of the first rows."""
+    b, n = values.shape
+    whole = b // N_PARTS
+    sums = (np.ones(whole) @ values[: whole * N_PARTS].reshape(whole, -1)).reshape(N_PARTS, n)
+    sums[: b % N_PARTS] += values[whole * N_PARTS :]
+    return np.asarray(sums)
 
 
 def _find_limit(rows: Matrix, lost: float) -> float:

@@ -14,7 +14,7 @@ from elldict.data.statistics import Whitening
 from elldict.data.weighted import list_distinct
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample
-from elldict.solver.objective import compute_derivatives, primary_of
+from elldict.solver.objective import compute_gradient, primary_of
 
 Vector = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ def measure_serial_dependence(samples: Dataset, whitening: Whitening, estimate: 
     if estimate.loudness is not None:
         white = estimate.loudness.normalize(white)
     Z = white @ estimate.A.T
-    g, _ = compute_derivatives(primary_of(estimate.objective), Z, estimate.stats.signs)
+    g = compute_gradient(primary_of(estimate.objective), Z, estimate.stats.signs)
     return _compare_runs(_sum_runs(to_numpy(g), to_numpy(Z), rows))
 
 

@@ -106,7 +106,7 @@ class CodeSubsample:
 
     def measure_kurtosis(self) -> float:
         """Mean kurtosis of the codes if these were independent, by |y|^2, which no rotation changes."""
-        squares = np.sum(to_numpy(self.rows) ** 2, axis=1)
+        squares = sum_squares(self.rows)
         return float(self.rows.shape[1] * np.var(squares) / np.mean(squares) ** 2 - 2)
 
     def fit_start_law(self, pilot: Estimate) -> SpikeSlab:
@@ -203,6 +203,12 @@ def fit_with_signs(codes: CodeHistogram, signs: Array | None, least_noise: float
     density, power = np.full(len(codes.z2), ALWAYS_ACTIVE), to_numpy(codes.mean_square) - law.noise
     density[sparse], power[sparse] = law.density, law.power
     return replace(law, density=density, power=np.maximum(power, least_noise))
+
+
+def sum_squares(rows: Array) -> NDArray[np.float64]:
+    """Squared lengths (b,) of rows (b, k), on the host."""
+    rows = to_numpy(rows)
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))  # without an array of squares
 
 
 def compute_codes(rows: Array, A: Array) -> Array:

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array, to_numpy
 from elldict.data.statistics import Whitening
 from elldict.result import Estimate
-from elldict.solver.code_subsample import CodeSubsample, compute_codes
+from elldict.solver.code_subsample import CodeSubsample, compute_codes, sum_squares
 from elldict.solver.corruption import suspects_corruption
 from elldict.solver.mixture import MixtureLikelihood, count_bins, find_skewed, fit_mixture
+from elldict.solver.objective import sum_values
 from elldict.solver.rounding import is_coarse
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 
@@ -88,7 +89,7 @@ class LawTests:
         """
         if self.whitening.to_white is None and is_coarse(to_numpy(self.drawn.rows[:, 0])):
             return False  # a law that is fitted freely fits the steps
-        zero_share = np.mean(np.sum(to_numpy(self.drawn.rows) ** 2, axis=1) == 0)
+        zero_share = np.mean(sum_squares(self.drawn.rows) == 0)
         if zero_share > MAX_ZERO_SHARE or not self.is_white(MAX_UNEVENNESS):
             return False
         return not self.few or self.drawn.measure_kurtosis() > MAX_SPARSE_KURTOSIS
@@ -178,9 +179,8 @@ def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = N
     else:
         own = replace(law, density=law.density[few], power=law.power[few])
     mixture = fit_mixture(Z, np.ones(Z.shape[1]), rounds=TEST_ROUNDS, may_be_skewed=False)
-    better = MixtureLikelihood(mixture).log_density(Z, np) - SpikeSlabLikelihood(own).log_density(Z, np)
-    ratio = np.mean(better, axis=0)
-    return bool(np.mean(ratio) < 0 and np.max(ratio) * len(Z) < MAX_LOG_RATIO)
+    better = sum_values(MixtureLikelihood(mixture), Z) - sum_values(SpikeSlabLikelihood(own), Z)
+    return bool(np.mean(better) < 0 and np.max(better) < MAX_LOG_RATIO)
 
 
 def choose_few(A: Array) -> NDArray[np.int64]:
@@ -194,7 +194,7 @@ def score_laws(rows: NDArray[np.float64], A: Array) -> float:
     Z, total = rows @ to_numpy(A).T, 0.0
     for part, other in ((Z[::2], Z[1::2]), (Z[1::2], Z[::2])):
         law = fit_mixture(part, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
-        total += float(np.sum(MixtureLikelihood(law).log_density(other, np)))
+        total += float(np.sum(sum_values(MixtureLikelihood(law), other)))
     return total / len(Z)
 
 
@@ -206,7 +206,7 @@ def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float
     S = whitening.second_moments
     if S is None:
         return True
-    k, squares = int(S.shape[0]), np.sum(to_numpy(drawn.rows) ** 2, axis=1)
+    k, squares = int(S.shape[0]), sum_squares(drawn.rows)
     chance = float(np.mean(squares**2)) / (k * n_samples)
     return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < most + UNEVEN_BY_CHANCE * chance
 

@@ -17,6 +17,7 @@ from elldict.backend.base import (
     BufferedWork,
     FreshWork,
     Work,
+    make_workspace,
 )
 
 
@@ -337,9 +338,36 @@ def compute_derivatives(objective: Objective, Z: Array, signs: Array | None = No
     g = terms.gain * terms.g
     if signs is None:
         return g, slope
-    xp, s = backend.xp, backend.asarray(signs, "float64")
-    twice = (1 - s) * xp.mean(g * Z, axis=0) / xp.mean(Z * Z, axis=0)  # as `Statistics.with_signs` has it
+    s, twice = _mirror(g, Z, signs)
     return s * g + twice * Z, s * slope + twice
+
+
+def compute_gradient(objective: Objective, Z: Array, signs: Array | None = None) -> Array:
+    """Return g code by code, for codes Z (b, m) of atoms with these signs, where slopes are not wanted."""
+    backend = Backend.of(Z)
+    work = make_workspace(backend, "float64")
+    terms = objective.terms(Z, Quantities.GRADIENT, work, backend.xp)
+    g = terms.gain * terms.g
+    if signs is None:
+        return g
+    s, twice = _mirror(g, Z, signs)
+    return s * g + twice * Z
+
+
+def _mirror(g: Array, Z: Array, signs: Array) -> tuple[Array, Array]:
+    """Factors (m,) of g and of Z (b, m) that make g of atoms with these signs, as `Statistics.with_signs` has it."""
+    backend = Backend.of(Z)
+    xp, s = backend.xp, backend.asarray(signs, "float64")
+    return s, (1 - s) * xp.mean(g * Z, axis=0) / xp.mean(Z * Z, axis=0)
+
+
+def sum_values(objective: Objective, Z: Array) -> Array:
+    """Sums (m,) of F over codes Z (b, m), for an objective that knows its values."""
+    backend, quantities = Backend.of(Z), Quantities.GRADIENT | Quantities.MOMENTS
+    work = make_workspace(backend, "float64")
+    terms = objective.terms(Z, quantities, work, backend.xp)
+    assert terms.value is not None, "the objective gives no values"
+    return sum_term(terms.value, float(Z.shape[0]), work, backend.xp, {})
 
 
 def raise_to_power(x: Array, exponent: float, work: Work, xp: Any, into: str) -> Array:

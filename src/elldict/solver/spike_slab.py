@@ -15,7 +15,8 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
+from elldict.backend import host_kernels
+from elldict.backend.base import Array, Backend, FreshWork, Work, find_em_kernel, to_numpy
 from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted, find_kernel
 
 Vector = NDArray[np.float64]
@@ -200,9 +201,10 @@ def run_em(codes: CodeHistogram, law: SpikeSlab, rounds: int, *, noise_known: bo
     density, power = backend.asarray(law.density, "float64"), backend.asarray(law.power, "float64")
     law = SpikeSlab(density, power, backend.asarray(law.noise, "float64") + xp.zeros_like(power), law.least_noise)
     floor = xp.full_like(power, law.least_noise)
-    if backend.kernels is not None:
+    kernel = find_em_kernel(backend)
+    if kernel is not None:
         parts, options = (law.density, law.power, law.noise), {"close": CONVERGED_CHANGE, "noise_known": noise_known}
-        found = backend.kernels.descended(z2, codes.count, parts, floor, rounds, **options)
+        found = kernel(z2, codes.count, parts, floor, rounds, **options)
         return SpikeSlab(found[0], found[1], found[2], law.least_noise)
     count = xp.ones_like(z2) if codes.count is None else codes.count
     number, half = xp.sum(count, axis=1), 0.5 * count
@@ -247,11 +249,12 @@ def climb_likelihood(codes: CodeHistogram, start: SpikeSlab, least_noise: float)
     x = np.concatenate([odds, np.log(start.power), [near]])
     bounds = [(-9.0, 9.0)] * m + list(zip(x[m:-1] - 7, x[m:-1] + 7, strict=True))
     bounds.append((max(math.log(least_noise), near - 2), near + 2))
-    options = {"maxiter": 200}
-    found = scipy.optimize.minimize(
-        negative_log_likelihood, x, codes, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    )
-    odds, powers, noise = np.split(np.asarray(found.x), [m, 2 * m])
+    if m == 1 and host_kernels.COMPILED is not None:
+        found = host_kernels.climbed(codes.z2, codes.count, x, bounds)
+    else:
+        options = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {"maxiter": 200}}
+        found = np.asarray(scipy.optimize.minimize(negative_log_likelihood, x, codes, **options).x)
+    odds, powers, noise = np.split(found, [m, 2 * m])
     return SpikeSlab(1 / (1 + np.exp(-odds)), np.exp(powers), math.exp(noise[0]), start.least_noise)
 
 
