@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,9 +105,14 @@ class CodeSubsample:
         """Law of the codes at A, while atoms are still moving."""
         return fit_roughly(CodeHistogram.of(compute_codes(self.often, A)), least_noise=self.least_noise)
 
+    @cached_property
+    def squared_lengths(self) -> NDArray[np.float64]:
+        """|y|^2 (b,) of the drawn samples, which no rotation changes; they themselves stay where they are."""
+        return to_numpy(Backend.of(self.rows).xp.sum(self.rows**2, axis=1))
+
     def measure_kurtosis(self) -> float:
-        """Mean kurtosis of the codes if these were independent, by |y|^2, which no rotation changes."""
-        squares = np.sum(to_numpy(self.rows) ** 2, axis=1)
+        """Mean kurtosis of the codes if these were independent, by |y|^2."""
+        squares = self.squared_lengths
         return float(self.rows.shape[1] * np.var(squares) / np.mean(squares) ** 2 - 2)
 
     def fit_start_law(self, pilot: Estimate) -> SpikeSlab:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy, total
 from elldict.data.statistics import Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
@@ -78,7 +79,7 @@ class LawTests:
         """Whether samples are few for so many directions."""
         return has_few_samples(self.n_samples, int(self.drawn.rows.shape[1]))
 
-    @property
+    @cached_property
     def can_apply(self) -> bool:
         """Whether codes can be tested: not where entries are coarse, many samples are zero, or all are far from white.
 
@@ -87,7 +88,7 @@ class LawTests:
         """
         if self.whitening.to_white is None and is_coarse(to_numpy(self.drawn.rows[:, 0])):
             return False  # a law that is fitted freely fits the steps
-        zero_share = np.mean(np.sum(to_numpy(self.drawn.rows) ** 2, axis=1) == 0)
+        zero_share = np.mean(self.drawn.squared_lengths == 0)
         if zero_share > MAX_ZERO_SHARE or not self.is_white(MAX_UNEVENNESS):
             return False
         return not self.few or self.drawn.measure_kurtosis() > MAX_SPARSE_KURTOSIS
@@ -182,11 +183,12 @@ def choose_few(A: Array) -> NDArray[np.int64]:
 
 def score_laws(rows: NDArray[np.float64], A: Array) -> float:
     """Mean log density of a sample of `rows` (b, k), in nats; each half by the laws of codes of the other half."""
-    Z, total = rows @ to_numpy(A).T, 0.0
-    for part, other in ((Z[::2], Z[1::2]), (Z[1::2], Z[::2])):
-        law = fit_mixture(part, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
-        total += float(np.sum(MixtureLikelihood(law).log_density(other, np)))
-    return total / len(Z)
+    backend = Backend.of(A) if Backend.of(A).prefers_products else NUMPY
+    Z, found = backend.asarray(rows, "float64") @ backend.asarray(A, "float64").T, 0.0
+    for part, other in ((Z[::2, :], Z[1::2, :]), (Z[1::2, :], Z[::2, :])):
+        law = fit_mixture(part, np.ones(int(Z.shape[1])), rounds=TEST_ROUNDS)
+        found += total(MixtureLikelihood(law).log_density(other, backend.xp))
+    return found / int(Z.shape[0])
 
 
 def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float, most: float = MAX_UNEVENNESS) -> bool:
@@ -197,8 +199,8 @@ def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float
     S = whitening.second_moments
     if S is None:
         return True
-    k, squares = int(S.shape[0]), np.sum(to_numpy(drawn.rows) ** 2, axis=1)
-    chance = float(np.mean(squares**2)) / (k * n_samples)
+    k = int(S.shape[0])
+    chance = float(np.mean(drawn.squared_lengths**2)) / (k * n_samples)
     return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < most + UNEVEN_BY_CHANCE * chance
 
 

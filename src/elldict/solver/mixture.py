@@ -173,8 +173,8 @@ def _expand_guess(weights: Matrix, std: Matrix, noise: Matrix, means: Matrix, st
 
 def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS, *, may_be_skewed: bool = True) -> MixtureLaw:
     """Law of codes Z (b, m) of atoms with these signs."""
-    codes, parts = to_numpy(Z), make_components()
-    std = np.sqrt(np.mean(codes**2, axis=0))
+    codes, parts = _keep_on_card(Z), make_components()
+    std = measure_std(codes)
     skewed = find_skewed(codes, std) if may_be_skewed else np.zeros(len(std), dtype=bool)
     allowed = np.where(to_numpy(signs)[:, None] > 0, parts.sparse | parts.skewed, True)
     allowed &= skewed[:, None] | ~parts.skewed
@@ -182,7 +182,17 @@ def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS, *, may_be_skewed: 
     return _run_em(MixtureLaw(weights, std), codes, rounds)
 
 
-def find_skewed(codes: Matrix, std: Matrix) -> NDArray[np.bool_]:
+def _keep_on_card(Z: Array) -> Array:
+    """Codes where they are, if that is a card; otherwise on the host."""
+    return Z if Backend.of(Z).prefers_products else to_numpy(Z)
+
+
+def measure_std(codes: Array) -> Matrix:
+    """Root mean square (m,) of codes (b, m)."""
+    return np.asarray(np.sqrt(to_numpy(Backend.of(codes).xp.mean(codes**2, axis=0))))
+
+
+def find_skewed(codes: Array, std: Matrix) -> NDArray[np.bool_]:
     """Which atoms have codes (b, m) that are skewed: counts at z and -z differ by more than chance explains.
 
     Components on one side would follow the chance of symmetric codes, which costs up to a tenth of their accuracy.
@@ -195,27 +205,33 @@ def find_skewed(codes: Matrix, std: Matrix) -> NDArray[np.bool_]:
     return np.asarray(chi2 > N_SKEW_BINS + SKEW_SCORE * math.sqrt(2 * N_SKEW_BINS))
 
 
-def count_bins(codes: Matrix, std: Matrix) -> Matrix:
+def count_bins(codes: Array, std: Matrix) -> Matrix:
     """How many codes (b, m) lie in each bin (m, N_BINS)."""
-    m = len(std)
-    bins = locate_bins(codes, std, FreshWork())
-    return np.bincount(bins.ravel(), minlength=m * N_BINS).reshape(m, N_BINS).astype(np.float64)
+    m, backend = len(std), Backend.of(codes)
+    bins = locate_bins(codes, backend.asarray(std, "float64"), FreshWork())
+    if not backend.prefers_products:
+        return np.bincount(bins.ravel(), minlength=m * N_BINS).reshape(m, N_BINS).astype(np.float64)
+    count = to_numpy(backend.xp.bincount(backend.xp.reshape(bins, (-1,)), minlength=m * N_BINS))
+    return count.reshape(m, N_BINS).astype(np.float64)  # whole numbers: exact in any order
 
 
 def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
     """Law of codes Z (b, m) not far from those of `law`."""
-    codes = to_numpy(Z)
-    return _run_em(replace(law, std=np.sqrt(np.mean(codes**2, axis=0))), codes, UPDATE_ROUNDS)
+    codes = _keep_on_card(Z)
+    return _run_em(replace(law, std=measure_std(codes)), codes, UPDATE_ROUNDS)
 
 
-def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
-    """Expectation maximisation of the weights; those that are zero stay so."""
-    q, count = make_components().q, count_bins(codes, law.std) / len(codes)
+def _run_em(law: MixtureLaw, codes: Array, rounds: int) -> MixtureLaw:
+    """Expectation maximisation of the weights, where the codes are; those that are zero stay so."""
+    backend, q, count = Backend.of(codes), make_components().q, count_bins(codes, law.std) / len(codes)
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
     q, count, part = np.ascontiguousarray(q[allowed][:, used]), count[:, used], law.weights[:, allowed]
+    if backend.prefers_products:
+        q, count, part = (backend.asarray(each, "float64") for each in (q, count, part))
+    xp, least = Backend.of(part).xp, 1e-290
     for _ in range(rounds):
-        part = part * ((count / np.maximum(part @ q, 1e-290)) @ q.T)
-    weights = np.zeros_like(law.weights)
+        part = part * ((count / xp.clip(part @ q, min=least)) @ q.T)
+    part, weights = to_numpy(part), np.zeros_like(law.weights)
     weights[:, allowed] = part / np.sum(part, axis=1, keepdims=True)
     return replace(law, weights=weights)
 

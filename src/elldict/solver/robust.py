@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, find_principal_axes, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import copy_white
@@ -224,7 +224,8 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
     rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
-    return np.ascontiguousarray(thin(rows)), np.linalg.eigh(weighted.T @ rows)[1].T
+    axes = find_principal_axes(weighted.T @ rows, samples.backend)[1]
+    return np.ascontiguousarray(thin(rows)), axes[:, ::-1].T
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
