@@ -97,6 +97,19 @@ def test_fault_21_streamed_sums_are_those_of_samples_in_memory(elsewhere, easy, 
         np.testing.assert_allclose(to_numpy(getattr(there, name)), getattr(here, name), rtol=1e-12, atol=1e-9)
 
 
+def test_half_precision_goes_to_a_card_as_it_is(elsewhere, easy):
+    half = ArrayDataset(easy[0].astype(np.float16))
+    moved = device_room._move(half, elsewhere)
+    assert str(moved.dtype) == "torch.float16"
+    assert all(str(tile.dtype) == "torch.float16" for _, tile in stream_blocks(half, elsewhere, 700))
+    widened = ArrayDataset(half.X.astype(np.float32))
+    expected = compute_statistics(widened, center=True, precise=True).scatter
+    for samples in (GpuStreamDataset(half, elsewhere, 700), ArrayDataset(moved)):
+        assert samples.dtype == "float32"
+        found = compute_statistics(samples, center=True, precise=True).scatter
+        np.testing.assert_allclose(found, expected, atol=1e-14)
+
+
 def test_streamed_samples_pass_a_survey(elsewhere, easy):
     X = easy[0].copy()
     expected = compute_statistics(ArrayDataset(X), center=False, precise=False)
