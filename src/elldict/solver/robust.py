@@ -170,7 +170,8 @@ class RobustEstimator:
         phase = Phase(
             objective,
             PairwiseNewton(),
-            lp.precision if copied is None else copied.dtype,
+            # the narrowest component is a hundred times wider than fast products round
+            backend.coarse_precision(lp.precision) if copied is None else copied.dtype,
             max(lp.tol, 1e-4),
             min(lp.max_iter, MAX_STEPS),
             objective_slack=LAW_SLACK,

@@ -362,7 +362,9 @@ class Schedule:
         if samples is self.context.samples:
             if not self.will_refine:
                 return phases
-            options = {"noise_fraction": SUBSAMPLE_NOISE_FRACTION}
+            # what refines this estimate, or seeks it again, makes products in full
+            coarse = samples.backend.coarse_precision(phases[-1].precision)
+            options = {"noise_fraction": SUBSAMPLE_NOISE_FRACTION, "precision": coarse}
         elif isinstance(samples, Minibatches):
             options |= {"minibatches": True, "give_up": looks_gaussian_unseen}
             options["precision"] = samples.backend.coarse_precision(phases[-1].precision)
