@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, STORED, Array, Backend, to_numpy
+from elldict.backend.base import NUMPY, STORED, Array, Backend, find_principal_axes, to_numpy
 from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import Minibatches, copy_white
@@ -288,9 +288,11 @@ class RobustEstimator:
             self.copies[key] = copy_white(problem.samples, problem.whitening)
         copied = self.copies[key]
         lp = self.lp_phase
+        # the narrowest component is a hundred times wider than fast products round
+        precision = backend.coarse_precision(lp.precision)
         if copied is not None:
-            backend, problem = NUMPY, replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
-        precision = lp.precision if copied is None else copied.dtype
+            backend, precision = NUMPY, copied.dtype
+            problem = replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
         rows = normalize_rows(backend.asarray(self.rows, "float64"), loudness)
         return Climb(problem, backend.asarray(rows, STORED[precision]), backend, precision, lp)
 
@@ -335,8 +337,8 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
     rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
-    start = samples.backend.asarray(np.linalg.eigh(weighted.T @ rows)[1].T, "float64")
-    return np.ascontiguousarray(thin(rows)), start
+    axes = find_principal_axes(weighted.T @ rows, samples.backend)[1]
+    return np.ascontiguousarray(thin(rows)), samples.backend.asarray(axes[:, ::-1].T, "float64")
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
