@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -418,3 +419,20 @@ def test_prepared_is_for_any_library(torch, easy):
     samples, whitening = prepared(torch.asarray(easy[0].copy()))
     assert samples.n_samples == 4000
     assert whitening.scale > 0
+
+
+# --- too few samples --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_samples", "given_up"), [(12_000, True), (100_000, False)])
+def test_a_search_in_vain_is_given_up_with_how_many_samples_it_takes(monkeypatch, n_samples, given_up):
+    """Three steps find nothing. Laplace codes of 64 directions need 1.2 k^2 / kappa^2 = 550; thirty times that here."""
+    monkeypatch.setattr("elldict.solver.sample_size.MIN_WORK", 0.0)
+    monkeypatch.setattr("elldict.solver.sample_size.MIN_RATIO", 40.0)
+    monkeypatch.setattr("elldict.solver.schedule.looks_gaussian", lambda stats: True)
+    X = np.random.default_rng(0).laplace(size=(n_samples, 64))
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        model = LpDictionaryLearning(random_state=0, max_iter=3).fit(X)
+    assert ("about 2e+04 samples would be needed" in model.status_) == given_up
+    assert given_up <= any("More iterations would not help" in message for _, message in model.warnings_)

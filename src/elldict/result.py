@@ -89,6 +89,7 @@ class Estimate:
     stopped: bool  # by the callback
     status: str
     n_iter: int = 0
+    given_up: bool = False  # samples are too few to find atoms from a random start
     lp_stats: Statistics | None = None  # of l_p at A, of cleaned samples if they were cleaned
     law: SpikeSlab | None = None  # of the codes at A
     mixture: MixtureLaw | None = None  # of the same codes, if they follow no spike-and-slab law

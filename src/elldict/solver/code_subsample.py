@@ -76,7 +76,7 @@ class CodeSubsample:
     def draw(cls, samples: Dataset, whitening: Whitening, rng: np.random.Generator) -> CodeSubsample:
         """Draw rows uniformly, so that sorted or grouped samples do not matter."""
         backend, r, n = samples.backend, samples.n_samples, samples.n_features
-        most = MAX_ROWS if backend.on_gpu else max(256, min(MAX_ROWS, MAX_VALUES // n))
+        most = MAX_ROWS if backend.on_gpu else count_host_rows(n)
         index = np.sort(rng.choice(r, min(r, most), replace=False)).astype(np.int64)
         if backend.on_gpu:
             raw = take_as(samples, index, "float64")
@@ -87,6 +87,11 @@ class CodeSubsample:
         rows = whitening.whiten(raw)
         often = rows[:: max(1, 4 * rows.size // MAX_VALUES), :]
         return cls(rows, often, often, LEAST_NOISE[samples.dtype], raw)
+
+    def thin_as_on_host(self) -> CodeSubsample:
+        """As few of these samples as a host draws: for tests whose power has to be the same on every device."""
+        step = max(1, int(self.rows.shape[0]) // count_host_rows(int(self.rows.shape[1])))
+        return replace(self, rows=self.rows[::step, :], known={})
 
     def normalize(self, loudness: Loudness) -> CodeSubsample:
         """The same samples, normalised."""
@@ -198,6 +203,11 @@ class CodeSubsample:
         for memory, rows in zip(coefficients, Coefficients.rows(SpikeSlab(law[0], law[1], law[2])), strict=True):
             memory.copy_(xp.stack(rows))
         return xp.astype(same, xp.float64)
+
+
+def count_host_rows(n_features: int) -> int:
+    """Samples that are drawn on a host."""
+    return max(256, min(MAX_ROWS, MAX_VALUES // n_features))
 
 
 def fit_with_signs(codes: CodeHistogram, signs: Array | None, least_noise: float) -> SpikeSlab:

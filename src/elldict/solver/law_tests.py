@@ -129,8 +129,12 @@ class LawTests:
         return self.is_loud(pilot.A, VERY_LOUD) or not self.suspects_corruption(pilot)
 
     def refuses_unsettled(self, pilot: Estimate) -> bool:
-        """The same of an l_p estimate that does not settle on all samples, which have to be white for that."""
-        return self._is_complete(pilot) and self.is_white() and not follows_spike_slab(self.drawn, pilot.A)
+        """The same of an l_p estimate that does not settle on all samples, which have to be white for that.
+
+        By few of them: codes that are still mixed follow no law exactly, which many would tell, and l_p is on its way.
+        """
+        few = self.drawn.thin_as_on_host()
+        return self._is_complete(pilot) and self.is_white() and not follows_spike_slab(few, pilot.A)
 
     def refuses_kept(self, estimate: Estimate) -> bool:
         """The same of an l_p estimate on white samples that was kept although all others were tried."""

@@ -41,6 +41,7 @@ from elldict.solver.model_selection import AS_ASKED, EXACT, Decision, apply_haus
 from elldict.solver.objective import Lp, Quantities, WithSecondary, primary_of
 from elldict.solver.refine import LAW_SLACK, Refinement
 from elldict.solver.robust import SUBSAMPLE_ROWS, RobustEstimator, draw_rows
+from elldict.solver.sample_size import count_needed_samples, is_worth_a_look
 from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlabLikelihood
 from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
 
@@ -107,6 +108,8 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     """Evaluate few samples first."""
     schedule = Schedule(context, Subsampler(context.samples, context.rng, several=context.n_starts > 1))
     pilot, problem, history, n_before = schedule.run_pilot(starts)
+    if pilot.given_up:
+        return context.drawn.complete(pilot), (*history, *problem.iterations[n_before:])
     estimate = schedule.refine(pilot, problem) if schedule.will_refine and not schedule.is_loud(pilot) else None
     refined = estimate or pilot
     tried = not is_exact_estimate(refined) and schedule.refuses_law(refined, problem)
@@ -186,6 +189,9 @@ class Schedule:
         phases = [self._cut_short(phase, samples) for phase in phases]
         pilot, problem, history = run_starts(samples, context.whitening, phases, starts, context.log, share, score)
         n_before = len(problem.iterations)
+        if samples is not context.samples and not pilot.stopped and self._needs_more_samples(pilot):
+            problem = self._move_to(context.samples, problem)
+            return self._give_up(pilot, problem), problem, history, n_before
         pilot = self._seek_less_sparse(pilot, problem, phases[-1])
         while samples is not context.samples and not pilot.stopped:
             if not isinstance(samples, Minibatches) and (is_small(pilot) or self.refuses_law(pilot, problem)):
@@ -200,6 +206,25 @@ class Schedule:
             problem = replace(problem, first_phase=problem.first_phase + 1)
             pilot = run_phases(pilot.A, problem, [replace(phase, max_iter=phase.max_iter - LOOK_AFTER)])
         return pilot, problem, history, n_before
+
+    def _needs_more_samples(self, pilot: Estimate) -> bool:
+        """Whether the first samples show no atom, and all of them are too few to find any; told of long fits only."""
+        context, (m, k) = self.context, pilot.A.shape
+        r = context.samples.n_samples
+        if pilot.converged or m < k or not is_worth_a_look(r, int(k)):
+            return False
+        return r < count_needed_samples(context.drawn) and looks_gaussian(pilot.stats)
+
+    def _give_up(self, pilot: Estimate, problem: Problem) -> Estimate:
+        """The l_p estimate as it is, evaluated on all samples, with what it would take."""
+        precision = self._make_phases(self.context.samples)[-1].precision
+        stats = problem.evaluate(pilot.A, pilot.objective, Quantities.MOMENTS, precision)
+        needed = count_needed_samples(self.context.drawn)
+        status = (
+            f"stopped after {pilot.n_iter} iterations: the first gradients lie within their noise, and about "
+            f"{needed:.1g} samples would be needed"
+        )
+        return replace(pilot, stats=stats, status=status, given_up=True)
 
     def _cut_short(self, phase: Phase, samples: Dataset) -> Phase:
         """The phase with so few steps on all samples that codes can be looked at before the others are taken."""
