@@ -136,6 +136,17 @@ def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
     return backend.xp.astype(rows, getattr(backend.xp, dtype), copy=False)
 
 
+def copy_coarse(samples: Dataset, precision: str) -> Dataset:
+    """The samples in float32, if that is the precision of many passes and not too much to hold; or as they are."""
+    on_host = (
+        isinstance(samples, ArrayDataset) and not isinstance(samples, WeightedDataset) and samples.backend == NUMPY
+    )
+    size = samples.n_samples * samples.n_features
+    if not on_host or precision != "float32" or samples.dtype != "float64" or not MIN_COPY <= size <= MAX_COPY:
+        return samples
+    return ArrayDataset(np.asarray(samples.X, dtype=np.float32))
+
+
 def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
     """The samples in whitened coordinates, normalised, in float32; None if that is too much to hold.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from elldict.backend.base import Array, Backend, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
-from elldict.data.subsample import Subsampler
+from elldict.data.subsample import Subsampler, copy_coarse
 from elldict.result import Estimate, Iterate
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, pairwise_curvature, polar, turn
 from elldict.solver.evaluate import Statistics
@@ -48,9 +48,9 @@ LEAST_CURVATURE = 1e-10
 """Of a pair, relative to the mean over atoms of E g z. Codes smaller than others by a factor of 300 are below it: those
 of directions without samples, whose turns change nothing."""
 
-NOISE_FRACTION = 0.03
+NOISE_FRACTION = 0.02
 """Share of the standard error below which steps are the last, where it is asked for: other rows of the same kind would
-move the atoms 33 times as far. Large problems would climb from one flat maximum to the next for hundreds of
+move the atoms 50 times as far. Large problems would climb from one flat maximum to the next for hundreds of
 passes."""
 
 LEAST_GAIN, FAST_DECREASE = 1e-9, 0.3
@@ -162,12 +162,15 @@ class QuasiNewtonStepper(Stepper):
         return here
 
     def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:  # noqa: ARG002
-        """End when two steps are shorter than the tolerance, or than their share of the standard error."""
+        """End when two steps are shorter than the tolerance, or than their share of the standard error.
+
+        Where noise counts one below the tolerance is enough.
+        """
         tol, noise = self.phase.tol, min(self.noise, LOST_ERROR)
         limit = self.phase.noise_fraction * noise
-        if max(step, 0.0 if self.phase.skip_final_evaluation else self.last_length) <= tol:
-            return f"step {step:.2g} <= tol {tol:.2g}"
         self.memory.at_noise = max(step, self.last_length) <= limit and not self._is_nearly_there(here)
+        if (step if self.phase.noise_fraction else max(step, self.last_length)) <= tol:
+            return f"step {step:.2g} <= tol {tol:.2g}"
         return f"step {step:.2g} is small beside the standard error {noise:.2g}" if self.memory.at_noise else None
 
     def _is_nearly_there(self, here: Iterate) -> bool:
@@ -271,9 +274,10 @@ class QuasiNewtonSearch:
     def finish(self, A: Array, memory: CurvatureMemory, number: int) -> Estimate:
         """The maximum on all samples that is next to A."""
         problem = Problem(self.samples, self._local, self.log, 1.0, number)
+        coarse = replace(problem, samples=copy_coarse(self.samples, self.coarse_precision))
         if self.precision != self.coarse_precision and self.tol < COARSE_TOL:
             memory.at_noise = False
-            end = run_phases(A, problem, [self._make_phase(memory, self.coarse_precision, COARSE_TOL, self.max_iter)])
+            end = run_phases(A, coarse, [self._make_phase(memory, self.coarse_precision, COARSE_TOL, self.max_iter)])
             if memory.at_noise:
                 return replace(end, stats=problem.evaluate(end.A, self.objective, Quantities.MOMENTS, self.precision))
             A = end.A
