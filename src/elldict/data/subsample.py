@@ -138,11 +138,9 @@ def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
 
 def copy_coarse(samples: Dataset, precision: str) -> Dataset:
     """The samples in float32, if that is the precision of many passes and not too much to hold; or as they are."""
-    on_host = (
-        isinstance(samples, ArrayDataset) and not isinstance(samples, WeightedDataset) and samples.backend == NUMPY
-    )
-    size = samples.n_samples * samples.n_features
-    if not on_host or precision != "float32" or samples.dtype != "float64" or not MIN_COPY <= size <= MAX_COPY:
+    if not isinstance(samples, ArrayDataset) or samples.backend != NUMPY or samples.dtype != "float64":
+        return samples
+    if precision != "float32" or not MIN_COPY <= samples.n_samples * samples.n_features <= MAX_COPY:
         return samples
     return ArrayDataset(np.asarray(samples.X, dtype=np.float32))
 
