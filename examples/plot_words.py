@@ -77,19 +77,17 @@ vectors = U * np.sqrt(strengths)
 # %%
 # Axes
 # ----
-# Sources of words are skewed: many words have none of a topic, some have much. Signs are such that the long tail is
-# positive.
+# :func:`elldict.describe_axes` lists the strongest words of each axis. Sources of words are skewed: many words have
+# none of a topic, some have much. The side of the long tail comes first. A strength of 1 is that of Gaussian codes; the
+# larger it is, the fewer words have most of the axis.
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", elldict.exceptions.NotIdentifiableWarning)  # atom_error_ is looked at below
+    warnings.simplefilter("ignore", elldict.exceptions.NotIdentifiableWarning)  # errors are in the table
     ica = elldict.LpICA(N_AXES, random_state=0).fit(vectors)
-codes = ica.transform(vectors)
-codes *= np.sign((codes**3).mean(axis=0))
-surest = np.argsort(ica.atom_error_)
+found = elldict.describe_axes(ica, vectors, vocabulary)
+print(found.summary(np.argsort(ica.atom_error_)[:12]))  # the surest ones
 
-for axis in surest[:12]:
-    strongest = [vocabulary[i] for i in np.argsort(-codes[:, axis])[:7]]
-    print(f"error {ica.atom_error_[axis]:.2f}:  {', '.join(strongest)}")
+codes = ica.transform(vectors) * found.tail
 
 # %%
 # The same for principal components: their strongest words have little in common.
@@ -114,7 +112,7 @@ for row, word in enumerate(shown):
         ax.spines[["top", "right", "left"]].set_visible(False)
     axes[row, 0].set_ylabel(word, rotation=0, ha="right", va="center", weight="bold")
     top = np.argmax(codes[place[word]])
-    named = vocabulary[int(np.argsort(-codes[:, top])[0])]
+    named = found.strongest[top][0]
     axes[row, 1].text(top + 1, 0.8 * codes[place[word], top], f"axis of '{named}'", fontsize=9, va="center")
 axes[0, 0].set_title("principal components", weight="bold")
 axes[0, 1].set_title("axes found by elldict", weight="bold")

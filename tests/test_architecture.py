@@ -30,7 +30,7 @@ FLOORS = [  # a module may import from floors below its own, and from its own fl
     },
     {"datasets", "metrics", "estimation", "competing_bases", "error_bars", "fit", "online", "split_fits"},
     {"dictionary_learning", "estimator", "ica", "models", "rotation"},
-    {"mne", "plot", "report", "stable_atoms"},
+    {"axes", "mne", "plot", "report", "stable_atoms"},
     {"cli", "__main__"},
 ]
 

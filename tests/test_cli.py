@@ -18,6 +18,7 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, LpICA, cli
+from elldict.cli.wording import name_options
 from elldict.data.writers import NpyWriter
 from elldict.datasets import make_bernoulli_gaussian
 
@@ -434,14 +435,14 @@ CODE = "transform model.npz data.npy -o codes.npy"
         (f"{FIT} --p 2", "'p'"),
         (f"{FIT} --p nan", "'p'"),
         (f"{FIT} --p 0", "'p'"),
-        (f"{FIT} --p 1 --solver power", "solver='auto'"),
+        (f"{FIT} --p 1 --solver power", "--solver auto"),
         (f"{FIT} --p three", "--p 'three'"),
         (f"{FIT} --solver newton", "newton"),
         (f"{FIT} --n-components 7", "exceeds n_features=6"),
-        (f"{FIT} --n-components 0", "n_components"),
-        (f"{FIT} --max-iter 0", "max_iter"),
+        (f"{FIT} --n-components 0", "--n-components"),
+        (f"{FIT} --max-iter 0", "--max-iter"),
         (f"{FIT} --tol -1", "tol"),
-        (f"{FIT} --n-init 0", "n_init"),
+        (f"{FIT} --n-init 0", "--n-init"),
         (f"{FIT} --seed -1", "random_state"),
         (f"{CODE} --algorithm lasso", "lasso"),
         (f"{CODE} --algorithm threshold", "alpha"),
@@ -601,3 +602,27 @@ def test_the_library_does_not_import_the_command_line():
     check = f"import elldict, sys; print(sorted({unwanted} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_messages_name_options_instead_of_parameters():
+    said = {
+        "Set whiten=True (LpICA: whiten='unit-variance'), unless": "Set --whiten or --ica, unless",
+        "Raise max_iter or tol.": "Raise --max-iter or --tol.",
+        "lower n_components, or": "lower --n-components, or",
+        "Leave n_components=None to get them all.": "Leave out --n-components to get them all.",
+        "or set refine='sparse-corruption' or normalize='samples'.": "or set --refine sparse-corruption or --normalize "
+        "samples.",
+        "set solver='auto' with": "set --solver auto with",
+        "n_components=9 exceeds n_features=8: a": "--n-components 9 exceeds n_features=8: a",
+        "refine=None gives": "--refine none gives",
+    }
+    for message, expected in said.items():
+        assert name_options(message) == expected
+
+
+def test_warnings_name_options(ask, tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.laplace(size=(500, 4)) + 20)
+    done = ask("fit", str(tmp_path / "x.npy"), "-o", str(tmp_path / "m.npz"), "--seed", "0")
+    assert "Set --center or --ica" in done.err
+    assert "=True" not in done.err

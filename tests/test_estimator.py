@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -279,3 +280,14 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(easy):
     with pytest.raises(KeyboardInterrupt):
         model.fit(easy[0] * 2, callback=interrupt)
     np.testing.assert_array_equal(model.components_, before)
+
+
+@pytest.mark.parametrize("algorithm", ["threshold", "hard_threshold"])
+def test_a_threshold_above_all_codes_is_warned_of(easy, algorithm):
+    model = LpDictionaryLearning(random_state=0, transform_algorithm=algorithm, transform_alpha=1e3).fit(easy[0])
+    with pytest.warns(UserWarning, match=r"codes are zero: the threshold is above every.*Lower transform_alpha"):
+        assert not np.any(model.transform(easy[0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.transform(np.zeros((2, easy[0].shape[1])))  # zero by any rule
+        model.set_params(transform_alpha=0.1).transform(easy[0])

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import elldict
 
@@ -91,6 +92,12 @@ def test_sources_are_those_of_the_model_and_of_variance_one(recording):
     np.testing.assert_allclose(ica.unmixing_matrix_ @ ica.mixing_matrix_, np.eye(10), atol=1e-9)
     # the order of errors and warnings is that of the components
     np.testing.assert_allclose(np.abs(ica.unmixing_matrix_ @ model.mixing_), np.eye(10), atol=1e-9)
+    # MNE's own order: by the variance that components explain
+    variances = np.sum(ica.mixing_matrix_**2, axis=0)
+    assert np.all(np.diff(variances) <= 0)
+    # a clone of the model keeps it, so that `elldict.stability` has it too
+    again = clone(model).fit(sources.T @ ica.mixing_matrix_.T)
+    np.testing.assert_allclose(again.atom_error_, model.atom_error_, rtol=1e-6)
     topographies = ica.get_components()
     assert np.all(np.max(topographies, axis=0) >= np.max(-topographies, axis=0))
     samples = sources.T @ ica.mixing_matrix_.T

@@ -89,6 +89,10 @@ def test_a_path_has_values_for_each_number_of_components(mixed):
     assert found.best in (4, 8)
     assert "most stable atoms" in str(found)
     assert "n_stable=" in repr(found)
+    assert [found.splits[i].shape for i in range(3)] == [(2, 2), (2, 4), (2, 8)]
+    for values, spread, splits in zip(found.values, found.spread, found.splits, strict=True):
+        np.testing.assert_allclose(values, np.mean(splits, axis=0))
+        np.testing.assert_allclose(spread, np.abs(splits[0] - splits[1]) / 2, atol=1e-15)  # of two numbers
 
 
 def test_of_several_numbers_with_as_many_stable_atoms_the_smallest_is_best():

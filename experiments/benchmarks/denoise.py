@@ -2,6 +2,7 @@
 
 python -m experiments.benchmarks.denoise              # writes docs/images/clean.png
 python -m experiments.benchmarks.denoise --no-picture
+python -m experiments.benchmarks.denoise --patches    # errors of patches before they are averaged, only
 
 Atoms are learned from patches of the noisy picture itself. The threshold of 2.7 standard deviations is customary for
 averaged patches, and is told the noise; `denoise` is not.
@@ -123,6 +124,24 @@ def clean_all(noisy: Matrix) -> dict[str, Matrix]:
     return found
 
 
+def compare_patches(noisy: Matrix, truth: Matrix) -> None:
+    """Errors of single patches, and of the picture that they are averaged to."""
+    patches, true_patches = cut_patches(noisy), cut_patches(truth)
+    means = patches.mean(axis=1, keepdims=True)
+    model = fit_atoms(noisy, "auto")
+    ways: dict[str, Callable[[Matrix], Matrix]] = {
+        "2.7 sigma": lambda rows: keep_large(model, rows),
+        "denoise": model.denoise,
+        "denoise, noise_std=25": lambda rows: np.asarray(model.denoise(rows, noise_std=SIGMA)),
+    }
+    for name, clean in ways.items():
+        found = clean(patches - means) + means
+        averaged = measure_psnr(average_patches(found, noisy.shape), truth)
+        print(
+            f"{name:22s} a patch {measure_psnr(found, true_patches):6.2f} dB, averaged {averaged:6.2f} dB", flush=True
+        )
+
+
 def draw_picture(truth: Matrix, found: dict[str, Matrix]) -> Figure:
     """A part of the photograph, by every method."""
     shown = {"photograph": truth, **found}
@@ -142,9 +161,13 @@ def draw_picture(truth: Matrix, found: dict[str, Matrix]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--no-picture", action="store_true", help="print the table only")
+    parser.add_argument("--patches", action="store_true", help="print errors of patches only")
     options = parser.parse_args()
     truth = read_photograph()
     noisy = truth + SIGMA * np.random.default_rng(0).standard_normal(truth.shape)
+    if options.patches:
+        compare_patches(noisy, truth)
+        return
     found = clean_all(noisy)
     print(f"\nsigma = {SIGMA:g}, {SIDE} x {SIDE} patches\n")
     for name, picture in found.items():

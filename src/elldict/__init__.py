@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elldict import datasets, exceptions, metrics, mne, plot, theory
+    from elldict.axes import Axes, describe_axes
     from elldict.data.open import open_samples
     from elldict.dictionary_learning import LpDictionaryLearning
     from elldict.ica import LpICA
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Axes",
     "Iteration",
     "LpDictionaryLearning",
     "LpICA",
@@ -25,6 +27,7 @@ __all__ = [
     "Rotator",
     "Stability",
     "datasets",
+    "describe_axes",
     "exceptions",
     "load",
     "metrics",
@@ -37,12 +40,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Axes": "axes",
     "Iteration": "result",
     "LpDictionaryLearning": "dictionary_learning",
     "LpICA": "ica",
     "Rotation": "rotation",
     "Rotator": "rotation",
     "Stability": "stable_atoms",
+    "describe_axes": "axes",
     "load": "models",
     "open_samples": "data.open",
     "rotate": "rotation",

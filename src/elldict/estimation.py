@@ -49,6 +49,7 @@ class Options:
     normalize: str | None = "auto"
     halves: bool | str = "auto"  # whether two halves of the samples are fitted as well, for error bars
     clip: bool = False  # lower an n_components above the rank, with a warning, instead of refusing it
+    order: str = "objective"  # of the atoms: by their share of it, or by the "variance" that they explain
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,10 @@ class Found:
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """Which row of the estimate becomes which atom: by decreasing share of the l_p objective."""
+        """Which row of the estimate becomes which atom: by decreasing share of the l_p objective, or variance."""
+        if self.search.options.order == "variance":
+            atoms = self.search.whitening.components(to_numpy(self.estimate.A))
+            return np.argsort(-np.sum(atoms**2, axis=1), kind="stable")
         assert self.estimate.lp_stats is not None
         return np.argsort(-to_numpy(self.estimate.lp_stats.value), kind="stable")
 

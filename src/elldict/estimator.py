@@ -242,7 +242,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if out is not None:
             check_container(self, out)
             return coding.encode_into(out, samples, rows, self._mean, rule, self.get_feature_names_out())
-        return coding.encode(samples, rows, self._mean, rule)
+        codes = coding.encode(samples, rows, self._mean, rule)
+        coding.warn_if_all_are_zero(codes, rule, lambda: coding.encode(samples, rows, self._mean, coding.keep))
+        return codes
 
     def inverse_transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Array:
         """Rebuild samples from codes.

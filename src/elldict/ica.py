@@ -183,6 +183,8 @@ class LpICA(LpEstimator):
         "verbose": LpDictionaryLearning._parameter_constraints["verbose"],
     }
 
+    _order = "objective"  # of the sources; "variance" for `elldict.mne`, whose users expect that of MNE
+
     def __init__(
         self,
         n_components: int | None = None,
@@ -234,7 +236,14 @@ class LpICA(LpEstimator):
             normalize=self.normalize,
             halves=self.halves if isinstance(self.halves, str) else bool(self.halves),
             clip=True,
+            order=self._order,
         )
+
+    def __sklearn_clone__(self) -> LpICA:
+        """Return the same, not fitted; it keeps the order of its sources."""
+        copy: LpICA = super().__sklearn_clone__()
+        copy._order = self._order
+        return copy
 
     def _keep(self, result: FitResult, backend: Backend, dtype: str) -> None:
         if self.whiten == "arbitrary-variance":

@@ -66,9 +66,10 @@ def fit_ica(
     Returns
     -------
     mne.preprocessing.ICA
-        Fitted. Components have the order of the model, which is the same for every seed if the components are; so the
-        numbers in warnings, and the entries of `atom_error_`, are those of MNE. The largest value of each topography is
-        positive. With `return_model` a pair of it and the model.
+        Fitted. Components come by decreasing explained variance, as those of MNE's own methods: an order that is the
+        same for every seed if the components are. The model has it too, so that the numbers in warnings, and the
+        entries of `atom_error_`, are those of MNE. The largest value of each topography is positive. With
+        `return_model` a pair of it and the model.
 
     See Also
     --------
@@ -105,6 +106,7 @@ def fit_ica(
         ica.fit(inst, verbose="error", **within)
     coordinates = _project(ica, inst, within)
     model = LpICA(coordinates.shape[1], random_state=random_state, **options)
+    model._order = "variance"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(coordinates)

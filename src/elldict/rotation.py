@@ -101,7 +101,7 @@ def rotate(
     -----
     Quasi-Newton steps, none of which lowers the criterion, by the curvature of each pair of factors and the memory of
     the last steps; on a random part of the rows first where there are many, and in float32 until steps are short. For
-    more than 131072 loadings, steps are also the last when they are below 4 % of the standard error of the factors over
+    more than 131072 loadings, steps are also the last when they are below 2 % of the standard error of the factors over
     rows, unless `tol` is below 1e-6.
 
     Examples

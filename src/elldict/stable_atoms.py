@@ -65,6 +65,8 @@ class Stability:
         Pairs of halves.
     blocks : int
         Consecutive samples that stayed together in a half; 1 if samples were drawn one by one, or by `groups`.
+    splits : tuple of ndarray of shape (n_splits, n_components[i]), default=()
+        What each pair of halves says of each atom; `values` are its means.
     """
 
     n_components: tuple[int, ...]
@@ -73,6 +75,16 @@ class Stability:
     unmixing: tuple[Matrix, ...]
     n_splits: int
     blocks: int
+    splits: tuple[Matrix, ...] = ()
+
+    @property
+    def spread(self) -> tuple[Matrix, ...]:
+        """Standard deviation over the splits for each atom, one array for each number of components.
+
+        An atom that comes back from some halves and not from others has a large one: .5 is the most. Splits share
+        samples, so that divided by the square root of their number it is less than the standard error of the value.
+        """
+        return tuple(np.std(found, axis=0) for found in self.splits)
 
     def stable(self, threshold: float = STABLE) -> tuple[NDArray[np.bool_], ...]:
         """Say which atoms are stable.
@@ -111,7 +123,7 @@ class Stability:
         return min(k for k, count in zip(self.n_components, counts, strict=True) if count == max(counts))
 
     def summary(self) -> str:
-        """Make a table: a line for each number of components.
+        """Make a table: a line for each number of components, with the median over atoms of their spread over splits.
 
         Returns
         -------
@@ -120,11 +132,15 @@ class Stability:
         """
         drawn = "one by one, or by groups" if self.blocks == 1 else f"in blocks of {self.blocks}"
         lines = [f"Stability of atoms: {self.n_splits} random pairs of halves, samples drawn {drawn}", ""]
-        lines.append(f"  n_components   stable (>= {STABLE:g})   median   lowest")
-        for k, values, count in zip(self.n_components, self.values, self.count_stable(), strict=True):
+        lines.append(f"  n_components   stable (>= {STABLE:g})   median   lowest   spread")
+        spreads = self.spread or (None,) * len(self.values)
+        for k, values, spread, count in zip(self.n_components, self.values, spreads, self.count_stable(), strict=True):
             share = f"{count} of {len(values)}"
+            varied = "     -" if spread is None else f"{np.median(spread):6.2f}"
             mark = "  <- most stable atoms" if k == self.best and len(self.n_components) > 1 and count else ""
-            lines.append(f"  {k:12d}   {share:>15s}   {np.median(values):6.2f}   {np.min(values):6.2f}{mark}")
+            lines.append(
+                f"  {k:12d}   {share:>15s}   {np.median(values):6.2f}   {np.min(values):6.2f}   {varied}{mark}"
+            )
         return "\n".join(lines)
 
     def plot(self, ax: Axes | None = None, threshold: float = STABLE) -> Axes:
@@ -251,19 +267,20 @@ def _make_stability(found: list[FoundAtoms], plan: Plan, statistics: SampleStati
     root = statistics.eigenvectors * np.sqrt(np.maximum(statistics.eigenvalues, 0.0))
     n_path = len(plan.n_components)
     references, halves = found[:n_path], found[n_path:]
-    values = []
+    splits = []
     for number, reference in enumerate(references):
         rows = [_whiten_rows(atoms.unmixing, root) for atoms in halves[number::n_path]]
         meant = _whiten_rows(reference.unmixing, root)
         pairs = zip(rows[::2], rows[1::2], strict=True)
-        values.append(np.mean([_compare_halves(meant, one, other) for one, other in pairs], axis=0))
+        splits.append(np.array([_compare_halves(meant, one, other) for one, other in pairs]))
     return Stability(
         n_components=tuple(len(reference.unmixing) for reference in references),
-        values=tuple(values),
+        values=tuple(np.mean(found, axis=0) for found in splits),
         mixing=tuple(reference.mixing for reference in references),
         unmixing=tuple(reference.unmixing for reference in references),
         n_splits=plan.n_splits,
         blocks=plan.block_rows,
+        splits=tuple(splits),
     )
 
 

@@ -182,6 +182,24 @@ def encode(samples: Dataset, rows: Array, mean: Array, rule: Rule) -> Array:
     return samples.map_rows(_make_kernel(samples, rows, mean, rule), _count_columns(rows, rule))
 
 
+def warn_if_all_are_zero(codes: Array, rule: Rule, make_linear: Callable[[], Array]) -> None:
+    """Warn of a threshold above all codes. Lazy codes, which are not made yet, are not looked at."""
+    if rule is keep or hasattr(codes, "dask") or 0 in codes.shape:
+        return
+    xp = Backend.of(codes).xp
+    if bool(xp.any(codes != 0)):
+        return
+    largest = float(xp.max(xp.abs(make_linear())))
+    if largest > 0:
+        warnings.warn(
+            f"All {int(codes.shape[0])} x {int(codes.shape[1])} codes are zero: the threshold is above every linear "
+            f"code, the largest of which is {largest:.3g}. Lower transform_alpha, or set transform_alpha='auto'; codes "
+            "of transform_algorithm='posterior' are zero if all of X looks like noise.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def encode_into(
     path: str | os.PathLike[str],
     samples: Dataset,

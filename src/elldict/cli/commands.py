@@ -20,7 +20,7 @@ from elldict.cli.checks import (
     read_groups,
     refuse_with_ica,
 )
-from elldict.cli.errors import MistakeError, raise_as_mistakes
+from elldict.cli.errors import MistakeError, print_message, raise_as_mistakes
 from elldict.cli.printing import (
     describe_file,
     list_fit,
@@ -187,6 +187,8 @@ def transform(
         fitted.transform(samples, out=output)
     n_samples, n_atoms = samples.n_samples, fitted.n_components_
     share = samples.n_nonzero / (n_samples * n_atoms)
+    if share == 0:
+        print_message("warning: all codes are zero. Lower --alpha, or set --alpha auto.")
     if json:
         facts = {"samples": n_samples, "atoms": n_atoms, "algorithm": name, "nonzero_share": share}
         print_json({**facts, "codes": str(output)})

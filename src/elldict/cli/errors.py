@@ -14,6 +14,7 @@ import typer
 
 from elldict.atomic import NAMELESS_ERRORS
 from elldict.cli.process import INTERRUPTED
+from elldict.cli.wording import name_options
 
 MISTAKE = 2
 """Exit code of wrong usage."""
@@ -54,7 +55,7 @@ def raise_as_mistakes(data: Path | None = None) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, ImportError) as error:
-        message = str(error)
+        message = name_options(str(error))
         is_of_data = data is not None and message.startswith("X ") and str(data) not in message
         raise MistakeError(f"{data}: {message}" if is_of_data else message) from error
     except MemoryError as error:
@@ -69,7 +70,7 @@ def print_message(message: str) -> None:
 @contextmanager
 def _print_warnings_as_lines() -> Iterator[None]:
     def show(message: Warning | str, category: type[Warning], *_place: Any, **_more: Any) -> None:  # noqa: ARG001
-        print_message(f"warning: {message}")
+        print_message(f"warning: {name_options(str(message))}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)  # what a fit has to say is not silenced, nor made an error

@@ -142,6 +142,15 @@ def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
     return backend.xp.astype(rows, getattr(backend.xp, dtype), copy=False)
 
 
+def copy_coarse(samples: Dataset, precision: str) -> Dataset:
+    """The samples in float32, if that is the precision of many passes and not too much to hold; or as they are."""
+    if not isinstance(samples, ArrayDataset) or samples.backend != NUMPY or samples.dtype != "float64":
+        return samples
+    if precision != "float32" or not MIN_COPY <= samples.n_samples * samples.n_features <= MAX_COPY:
+        return samples
+    return ArrayDataset(np.asarray(samples.X, dtype=np.float32))
+
+
 def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
     """The samples in whitened coordinates, normalised, in float32; None if that is too much to hold.
 
