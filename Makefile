@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: install demo reproduce test test-slow coverage test-torch test-torch-slow test-cuda lint docs wheel bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: install demo reproduce test test-slow coverage test-torch test-torch-slow test-cuda lint docs wheel measure bench bench-quick bench-basins bench-iteration bench-limit clean
 
 # Everything that `make test`, `make test-torch` and `make lint` need.
 install: $(VENV)/.torch
@@ -60,6 +60,10 @@ docs: $(VENV)/.docs
 # A wheel in dist/, to be installed anywhere with `pip install dist/elldict-*.whl`.
 wheel: $(VENV)/.dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+# Every table and picture of times and errors with this version: about an hour on 2 quiet cores, goes on where it was.
+measure: $(VENV)/.bench
+	$(BIN)/python -m experiments.measure
 
 # Elldict beside its peers, about 25 minutes on 2 cores; goes on where it was interrupted.
 bench: $(VENV)/.bench

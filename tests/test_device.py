@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +19,19 @@ from elldict.data.gpu_stream import GpuStreamDataset, place_on_device, stream_bl
 from elldict.data.statistics import Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SmallerTilesWarning
-from elldict.solver.directions import lack_of_orthonormality, polar_by_products, polar_nearby, random_orthonormal
+from elldict.solver.cuda_graph import CudaGraphStepper
+from elldict.solver.directions import (
+    lack_of_orthonormality,
+    polar_by_products,
+    polar_nearby,
+    power_step,
+    random_orthonormal,
+)
 from elldict.solver.evaluate import evaluate
+from elldict.solver.loop import FitLog, Phase, Problem
+from elldict.solver.mixture import fit_mixture
 from elldict.solver.objective import Lp, Quantities
+from elldict.solver.schedule import use_newton
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_roughly, fit_spike_slab, update_spike_slab
 
 
@@ -84,6 +95,19 @@ def test_fault_21_streamed_sums_are_those_of_samples_in_memory(elsewhere, easy, 
     )
     for name in ("G", "slope", "g2", "z2"):
         np.testing.assert_allclose(to_numpy(getattr(there, name)), getattr(here, name), rtol=1e-12, atol=1e-9)
+
+
+def test_half_precision_goes_to_a_card_as_it_is(elsewhere, easy):
+    half = ArrayDataset(easy[0].astype(np.float16))
+    moved = device_room._move(half, elsewhere)
+    assert str(moved.dtype) == "torch.float16"
+    assert all(str(tile.dtype) == "torch.float16" for _, tile in stream_blocks(half, elsewhere, 700))
+    widened = ArrayDataset(half.X.astype(np.float32))
+    expected = compute_statistics(widened, center=True, precise=True).scatter
+    for samples in (GpuStreamDataset(half, elsewhere, 700), ArrayDataset(moved)):
+        assert samples.dtype == "float32"
+        found = compute_statistics(samples, center=True, precise=True).scatter
+        np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
 def test_streamed_samples_pass_a_survey(elsewhere, easy):
@@ -336,6 +360,58 @@ def test_a_fit_by_the_ways_of_a_card_gives_the_same_answer(torch, monkeypatch, n
     assert model.noise_std_ == pytest.approx(plain.noise_std_, rel=0.02, abs=1e-7)
     assert model.expected_error_ == pytest.approx(plain.expected_error_, rel=0.05, abs=1e-9)
     np.testing.assert_allclose(to_numpy(model.density_), plain.density_, rtol=0.05)
+
+
+@pytest.mark.parametrize("least_work", [0.0, 1e11])  # with minibatches, and without
+def test_whitened_samples_are_fitted_by_a_card_as_by_the_host(torch, monkeypatch, least_work):
+    X, _, _ = make_bernoulli_gaussian(30_000, 20, density=0.2, random_state=0)
+    X = (X @ np.diag(np.linspace(0.5, 2, 20)) + 1).astype(np.float32)
+    plain = LpDictionaryLearning(center=True, whiten=True, random_state=0).fit(X)
+    as_if_on_a_card(monkeypatch)
+    monkeypatch.setattr("elldict.data.subsample.MIN_BATCH_WORK", least_work)
+    model = LpDictionaryLearning(center=True, whiten=True, random_state=0).fit(torch.asarray(X))
+    found, expected = (
+        to_numpy(each) / np.linalg.norm(to_numpy(each), axis=1, keepdims=True)
+        for each in (model.components_, plain.components_)
+    )
+    # steps end within a fourth of the standard error, here and there
+    assert_same_atoms(found, expected, 0.5 * np.sqrt(plain.expected_error_ / 2))
+    assert model.expected_error_ == pytest.approx(plain.expected_error_, rel=0.05)
+
+
+def test_starts_and_axes_of_a_card_are_those_of_the_host(torch, elsewhere, monkeypatch, rng):
+    X = rng.standard_normal((3000, 12)) @ rng.standard_normal((12, 12))
+    here = compute_statistics(ArrayDataset(X), center=True, precise=True)
+    start = random_orthonormal(12, 12, rng)
+    as_if_on_a_card(monkeypatch)
+    space = Backend.of(torch.empty(0))
+    there = compute_statistics(ArrayDataset(space.asarray(X, "float64")), center=True, precise=True)
+    np.testing.assert_allclose(there.eigenvalues, here.eigenvalues, rtol=1e-9)
+    one, other = (Whitening.of(each, center=True, whiten=True) for each in (here, there))
+    moved = other.move_to(space)
+    assert moved is other.move_to(space)  # once
+    # eigenvectors have signs of their own, atoms have not
+    atoms = to_numpy(moved.start(space.asarray(start, "float64")) @ moved.to_white)
+    np.testing.assert_allclose(atoms, one.start(start) @ one.to_white, atol=1e-8)
+
+
+@pytest.mark.parametrize("signs", [1.0, -1.0])
+def test_mixtures_fitted_where_codes_are_agree_with_those_of_the_host(torch, monkeypatch, rng, signs):
+    codes = rng.laplace(size=(2000, 6))
+    here = fit_mixture(codes, signs * np.ones(6), 30)
+    as_if_on_a_card(monkeypatch)
+    there = fit_mixture(torch.asarray(codes), signs * np.ones(6), 30)
+    np.testing.assert_allclose(there.std, here.std, rtol=1e-12)
+    np.testing.assert_allclose(there.weights, here.weights, atol=1e-9)
+
+
+def test_a_graph_never_goes_over_minibatches(easy, torch):
+    samples, whitening = prepared(torch.asarray(easy[0].copy()))
+    phase = use_newton(Phase(Lp(3), power_step, "float32", 1e-6, 10), signed=True)
+    A = samples.backend.asarray(random_orthonormal(12, 12, np.random.default_rng(0)), "float64")
+    problem = Problem(samples, whitening, FitLog(), share=0.5)
+    assert CudaGraphStepper.try_to_make(problem, phase, A) is not None
+    assert CudaGraphStepper.try_to_make(problem, replace(phase, minibatches=True), A) is None
 
 
 def test_prepared_is_for_any_library(torch, easy):

@@ -17,7 +17,7 @@ from elldict.metrics import match_atoms, recovery_error
 from elldict.solver import mixture
 from elldict.solver.directions import polar, random_orthonormal
 from elldict.solver.evaluate import evaluate
-from elldict.solver.mixture import N_BINS, find_skewed, fit_mixture, make_components
+from elldict.solver.mixture import N_BINS, count_bins, find_skewed, fit_mixture, make_components
 from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
 from elldict.theory.error_bars import (
@@ -180,8 +180,8 @@ def test_skewed_codes_are_told_from_symmetric_ones():
     rng = np.random.default_rng(0)
     symmetric = np.column_stack([draw(kind, 3000, rng) for kind in KINDS * 20])
     skewed = np.column_stack([draw("exponential", 3000, rng) + 0.5 * rng.standard_normal(3000) for _ in range(20)])
-    assert not np.any(find_skewed(symmetric, np.std(symmetric, axis=0)))
-    assert np.all(find_skewed(skewed, np.std(skewed, axis=0)))
+    assert not np.any(find_skewed(count_bins(symmetric, np.std(symmetric, axis=0))))
+    assert np.all(find_skewed(count_bins(skewed, np.std(skewed, axis=0))))
 
 
 def test_a_skewed_law_finds_skewed_sources_better_than_a_symmetric_one(monkeypatch):
@@ -194,7 +194,7 @@ def test_a_skewed_law_finds_skewed_sources_better_than_a_symmetric_one(monkeypat
         return 2 * np.mean(1 - match_atoms(polar(rows), dictionary).cosines ** 2)
 
     skewed = measure()
-    monkeypatch.setattr(mixture, "find_skewed", lambda codes, std: np.zeros(len(std), dtype=bool))
+    monkeypatch.setattr(mixture, "find_skewed", lambda count: np.zeros(len(count), dtype=bool))
     assert skewed < 0.4 * measure()
 
 

@@ -26,7 +26,7 @@ def made_by(threads: int, distributions: Iterable[str]) -> dict[str, Any]:
         "threads": threads,
         "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS"),
         "versions": {name: version for name, version in versions.items() if version},
-        "source": _source(),
+        "source": hash_source(),
     }
 
 
@@ -68,10 +68,12 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _source() -> str:
+def hash_source() -> str:
     """Digest of elldict's own files: between releases the version alone does not tell what was measured."""
     folder = Path(elldict.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    native = Path(__file__).parents[2] / "native"
+    for root, endings in ((folder, (".py",)), (native, (".cpp", ".h"))):
+        for path in sorted(path for path in root.rglob("*") if path.suffix in endings):
+            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:12]

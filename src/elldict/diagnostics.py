@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict.backend.base import to_numpy, total
+from elldict.backend.base import multiply, to_numpy, total
 from elldict.data.statistics import SampleStatistics, Whitening
 from elldict.exceptions import (
     DataChangedWarning,
@@ -205,7 +205,7 @@ def _measure_codes(unmixing: NDArray[np.float64], statistics: SampleStatistics) 
     """Root mean square (m,) of the codes of all samples."""
     size = float(np.max(np.abs(unmixing)))  # in units of which squares do not overflow
     rows = unmixing / size
-    squares = np.maximum(np.sum((rows @ statistics.scatter) * rows, axis=1), 0.0)
+    squares = np.maximum(np.sum(multiply(rows, statistics.scatter, statistics.backend) * rows, axis=1), 0.0)
     return np.asarray(np.sqrt(squares) * (size * statistics.unit))
 
 

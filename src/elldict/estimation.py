@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, SampleStatistics, Whitening, bound_codes, compute_statistics
 from elldict.result import Estimate, Iteration
@@ -86,7 +86,7 @@ class Search:
         starts = _draw_starts(options.n_init, rng, min(self.n_components, self.statistics.rank), whitening, samples)
         drawn = self._draw(rng)
         loudness = Loudness.of(drawn.rows) if options.normalize == "samples" else None
-        sought = replace(whitening, loudness=loudness)
+        sought = whitening if loudness is None else replace(whitening, loudness=loudness)
         seen = drawn if loudness is None else drawn.normalize(loudness)
         if options.solver == "power" and options.refine is None:
             found, _, iterations = run_starts(samples, sought, self.phases, starts, log)
@@ -148,9 +148,10 @@ class Found:
     @cached_property
     def atoms(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Components and unmixing (m, n)."""
-        search = self.search
-        rows = to_numpy(self.estimate.A)[self.order]
-        return make_atoms(rows, search.whitening, search.statistics, search.n_components)
+        search, A = self.search, self.estimate.A
+        backend = Backend.of(A) if Backend.of(A).prefers_products else NUMPY
+        rows = backend.asarray(to_numpy(A)[self.order], "float64")
+        return make_atoms(rows, search.whitening.move_to(backend), search.statistics, search.n_components)
 
 
 def _make_phases(options: Options, dtype: str, code_bound: float) -> list[Phase]:
@@ -170,20 +171,19 @@ def _draw_starts(
     n_init: int, rng: np.random.Generator, m: int, whitening: Whitening, samples: Dataset
 ) -> Iterator[Array]:
     for _ in range(n_init):
-        if whitening.to_white is None:
-            yield random_orthonormal(m, samples.n_features, rng, samples.backend)
-        else:
-            yield whitening.start(random_orthonormal(m, samples.n_features, rng, NUMPY))
+        # where coordinates are those of eigenvectors, by NumPy for all libraries of the host, so that they begin alike
+        backend = samples.backend if whitening.to_white is None or samples.backend.prefers_products else NUMPY
+        yield whitening.move_to(backend).start(random_orthonormal(m, samples.n_features, rng, backend))
 
 
 def make_atoms(
-    A: NDArray[np.float64], whitening: Whitening, statistics: SampleStatistics, n_components: int
+    A: Array, whitening: Whitening, statistics: SampleStatistics, n_components: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Components and unmixing (m, n) from ordered rows A, the largest entry of each component positive.
+    """Components and unmixing (m, n) from ordered rows A, where the whitening is; the largest entry of each positive.
 
     Atoms beyond the rank of the samples, whose codes are all zero, come last.
     """
-    components, unmixing = whitening.components(A), whitening.unmixing(A)
+    components, unmixing = to_numpy(whitening.components(A)), to_numpy(whitening.unmixing(A))
     missing = n_components - len(A)
     if missing:
         unused = _canonical_basis(statistics.eigenvectors[:, statistics.rank :])[:missing]

@@ -40,6 +40,13 @@ def products(*, fast: bool) -> Iterator[None]:
             setattr(settings, name, before)
 
 
+def count_memory(device: Any) -> int:
+    """Bytes of memory that a card has."""
+    import torch  # noqa: PLC0415
+
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
 def can_capture(device: Any) -> bool:
     """Whether work can be captured as a CUDA graph: on a card of NVIDIA, off its main stream."""
     import torch  # noqa: PLC0415

@@ -54,7 +54,8 @@ def place_on_device(samples: Dataset, device: str | None) -> Dataset:
             "Leave device=None."
         )
     # a fit needs memory beside the samples: for subsamples, and for a tile with its codes and their powers
-    if samples.n_samples * count_row_bytes(samples) + 12 * GPU_TILE_BYTES <= _count_free_bytes(backend):
+    row_bytes = count_row_bytes(samples) // (2 if is_half(samples) else 1)
+    if samples.n_samples * row_bytes + 12 * GPU_TILE_BYTES <= _count_free_bytes(backend):
         return ArrayDataset(_move(samples, backend))
     return GpuStreamDataset(samples, backend)
 
@@ -100,7 +101,9 @@ class GpuStreamDataset(DescribedBySource):
         def add_up() -> S:
             visit = bind_by_row(kernel, self.backend)
             blocks = stream_blocks(self.source, self.backend, self.tile_rows)
-            return tree_sum(visit((start, tile)) for (start, _), tile in blocks)
+            xp = self.backend.xp
+            dtype = getattr(xp, self.dtype)
+            return tree_sum(visit((start, xp.astype(tile, dtype, copy=False))) for (start, _), tile in blocks)
 
         return retry_on_oom(self, add_up)
 
@@ -109,15 +112,23 @@ class GpuStreamDataset(DescribedBySource):
         return self.source.take(index)
 
 
+def is_half(samples: Any) -> bool:
+    """Whether samples are an array of the host in half precision, which goes to a card as it is."""
+    return isinstance(samples, ArrayDataset) and str(samples.X.dtype) == "float16"
+
+
 def stream_blocks(source: Any, backend: Backend, block_rows: int) -> Iterator[tuple[tuple[int, int], Array]]:
-    """Bounds and rows of every block on a card, in order. The memory of a block is used again for the next but one."""
+    """Bounds and rows of every block on a card, in order, as they are stored if in half precision.
+
+    The memory of a block is used again for the next but one.
+    """
     import torch  # noqa: PLC0415
 
     reader = getattr(source, "reader", None)  # of samples in files
     if reader is not None:
         reader.check_unchanged()
     bounds = tile_bounds(source.n_samples, block_rows)
-    shape, dtype = (bounds[0][1], source.n_features), getattr(torch, source.dtype)
+    shape, dtype = (bounds[0][1], source.n_features), torch.float16 if is_half(source) else getattr(torch, source.dtype)
     pinned = backend.device.type == "cuda"
     # blocks on the host: one being copied, one that is full, one being filled
     slots = [torch.empty(shape, dtype=dtype, pin_memory=pinned) for _ in range(min(3, len(bounds)))]
@@ -202,7 +213,8 @@ def _move(samples: Dataset, backend: Backend) -> Array:
     import torch  # noqa: PLC0415
 
     rows = min(samples.n_samples, max(1, GPU_TILE_BYTES // 4 // (samples.n_features * 8)))
-    X = torch.empty((samples.n_samples, samples.n_features), dtype=getattr(torch, samples.dtype), device=backend.device)
+    dtype = torch.float16 if is_half(samples) else getattr(torch, samples.dtype)
+    X = torch.empty((samples.n_samples, samples.n_features), dtype=dtype, device=backend.device)
     for (start, stop), block in stream_blocks(samples, backend, rows):
         X[start:stop] = block
     return X

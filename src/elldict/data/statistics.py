@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, is_positive_definite, to_numpy, total
+from elldict.backend.base import NUMPY, Array, Backend, find_principal_axes, is_positive_definite, to_numpy, total
 from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error
 
 LARGEST_EXPONENT = {"float32": 110, "float64": 1000}
@@ -124,8 +125,7 @@ class SampleStatistics:
 
     @cached_property
     def _eigen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        values, vectors = np.linalg.eigh(self.scatter)
-        return values[::-1], vectors[:, ::-1]
+        return find_principal_axes(self.scatter, self.backend)
 
     @property
     def eigenvalues(self) -> NDArray[np.float64]:
@@ -143,8 +143,7 @@ class SampleStatistics:
         if self.centred:
             return self._eigen
         mean = self.mean / self.unit
-        values, vectors = np.linalg.eigh(self.scatter - np.outer(mean, mean))
-        return values[::-1], vectors[:, ::-1]
+        return find_principal_axes(self.scatter - np.outer(mean, mean), self.backend)
 
     @cached_property
     def rank(self) -> int:
@@ -260,10 +259,9 @@ class Loudness:
     @classmethod
     def of(cls, rows: Array) -> Loudness:
         """The normalisation of whitened samples like these drawn ones (b, k)."""
-        white = to_numpy(rows)
-        squares = np.sum(white**2, axis=1)
+        squares = to_numpy(Backend.of(rows).xp.sum(rows**2, axis=1))
         median = float(np.median(squares[squares > 0]))  # most samples of very sparse codes are zero
-        return cls(median, 1 / math.sqrt(float(np.mean(squares / (squares + median))) / white.shape[1]))
+        return cls(median, 1 / math.sqrt(float(np.mean(squares / (squares + median))) / int(rows.shape[1])))
 
     def compute_scales(self, white: Array) -> Array:
         """Factors (b, 1) of whitened samples (b, k)."""
@@ -291,6 +289,7 @@ class Whitening:
     second_moments: Array | None = None  # (k, k) mean of y y^T in whitened coordinates, None for the identity
     n_discarded: int = 0  # principal directions in which samples vary and no atom is sought
     loudness: Loudness | None = None  # how loud samples are scaled down; None: not at all
+    moved: dict[Backend, Whitening] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -315,12 +314,25 @@ class Whitening:
         return cls(scale, mean, span / std, span * std, whitened=True, n_discarded=k - len(span))
 
     def move_to(self, backend: Backend) -> Whitening:
-        """Return the same with its matrices in another backend."""
-        moved = {}
-        for name in ("mean", "to_white", "from_white", "second_moments"):
-            if (array := getattr(self, name)) is not None:
-                moved[name] = backend.asarray(array, "float64")
-        return replace(self, **moved)
+        """Return the same with its matrices in another backend, where they are moved once."""
+        if backend not in self.moved:
+            moved = {}
+            for name in ("mean", "to_white", "from_white", "second_moments"):
+                if (array := getattr(self, name)) is not None:
+                    moved[name] = backend.asarray(array, "float64")
+            self.moved[backend] = replace(self, **moved)
+        return self.moved[backend]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "moved": {}}  # pickled for other processes, which may have no card
+
+    def measure_blur(self, n_samples: float) -> float:
+        """Variance of what the chance of their second moments leaves in codes of unit variance, k / 4r; zero if raw.
+
+        Samples whitened by their own covariance are white, their codes not quite: its square root is off by entries of
+        variance 1 / 4r, and each code has its part of k others.
+        """
+        return 0.0 if self.to_white is None or not self.whitened else int(self.to_white.shape[0]) / (4 * n_samples)
 
     def whiten(self, rows: Array) -> Array:
         """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the backend of the matrices."""
@@ -342,7 +354,7 @@ class Whitening:
         rows = A if self.from_white is None else A @ self.from_white
         return rows / self.scale if self.whitened else rows
 
-    def start(self, A: NDArray[np.float64]) -> NDArray[np.float64]:
+    def start(self, A: Array) -> Array:
         """Rows of a start drawn among all directions (m, n), in the coordinates of whitened samples (m, k).
 
         Written through the eigenvectors themselves, so that their arbitrary signs, and their arbitrary choice among
@@ -350,7 +362,8 @@ class Whitening:
         """
         if self.to_white is None:
             return A
-        return np.asarray(A @ (self.to_white / np.sqrt(np.sum(self.to_white**2, axis=1, keepdims=True))).T)
+        xp = Backend.of(A).xp
+        return A @ (self.to_white / xp.sqrt(xp.sum(self.to_white**2, axis=1, keepdims=True))).T
 
 
 IDENTITY = Whitening(1.0, None, None, None, whitened=False)
@@ -376,5 +389,6 @@ def bound_codes(statistics: SampleStatistics, whitening: Whitening) -> float:
     """Largest absolute value that a code of whitened samples can take."""
     offset = 0.0 if whitening.mean is None else float(np.linalg.norm(statistics.mean / statistics.unit))
     reach = (statistics.peak + offset) / statistics.rms
-    stretch = 1.0 if whitening.to_white is None else float(np.linalg.norm(whitening.to_white, 2))
+    # rows are orthogonal to each other: the longest is as long as the matrix stretches anything
+    stretch = 1.0 if whitening.to_white is None else float(np.max(np.linalg.norm(whitening.to_white, axis=1)))
     return max(1.0, reach * stretch)

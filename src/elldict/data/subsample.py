@@ -21,8 +21,12 @@ GROWTH = 3
 BATCH_ROWS_PER_FEATURE, MIN_BATCH_ROWS = 20, 1000
 """Samples of the first minibatches. Fewer would need more steps, which cost more than samples in small problems."""
 
-MAX_BYTES, MAX_GPU_BYTES = 2**25, 2**30
-"""Size of the largest subsample short of all samples: subsamples are copies."""
+MIN_BATCH_WORK = 1e11
+"""Samples of the first subsample times the square of features from which a card begins with minibatches: three
+milliseconds of fast products, beside which the calls for a step do not show."""
+
+MAX_BYTES, MAX_GPU_BYTES, MAX_GPU_SHARE = 2**25, 2**33, 1 / 12
+"""Size of the largest subsample short of all samples: subsamples are copies. And share of the memory of a card."""
 
 MIN_COPY, MAX_COPY = 2**17, 2**23
 """Values of samples from which, and up to which, steps are taken on a copy of them: of fewer, products take no time and
@@ -71,7 +75,9 @@ class Subsampler:
         r, n = samples.n_samples, samples.n_features
         self.first = max(MIN_SUBSAMPLE_ROWS, rows_per_feature * n)
         self.n_held_out = self.first if several else 0
-        most_bytes = MAX_GPU_BYTES if samples.backend.on_gpu else MAX_BYTES
+        most_bytes = MAX_BYTES
+        if samples.backend.on_gpu:
+            most_bytes = min(MAX_GPU_BYTES, int(MAX_GPU_SHARE * samples.backend.memory_bytes))
         most = min(r, most_bytes // count_row_bytes(samples))
         if 3 * self.first > r or r * n <= 2**17:  # evaluated in less than a millisecond: fewer would save nothing
             most = 0
@@ -91,10 +97,10 @@ class Subsampler:
         return sizes if self.first <= self.most else []
 
     def begin(self) -> Dataset:
-        """Where to begin. A graphics card replays a pass over the same samples faster than it is told of others."""
-        if self.samples.backend.on_gpu:
-            return self.subsample(self.first)
+        """Where to begin. What prefers few calls replays a short pass over the same samples faster than over others."""
         n = self.samples.n_features
+        if self.samples.backend.prefers_few_calls and self.first * n * n < MIN_BATCH_WORK:
+            return self.subsample(self.first)
         return self.minibatches(max(MIN_BATCH_ROWS, BATCH_ROWS_PER_FEATURE * n)) or self.subsample(self.first)
 
     def minibatches(self, size: int) -> Minibatches | None:

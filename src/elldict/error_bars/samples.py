@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Backend, to_numpy
+from elldict.backend.base import Array, Backend, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.data.weighted import list_distinct
@@ -90,32 +90,37 @@ def measure_serial_dependence(samples: Dataset, whitening: Whitening, estimate: 
         white = estimate.loudness.normalize(white)
     Z = white @ estimate.A.T
     g = compute_gradient(primary_of(estimate.objective), Z, estimate.stats.signs)
-    return _compare_runs(_sum_runs(to_numpy(g), to_numpy(Z), rows))
+    if not backend.prefers_products:
+        g, Z = to_numpy(g), to_numpy(Z)
+    return _compare_runs(_sum_runs(g, Z, rows))
 
 
-def _sum_runs(g: Vector, Z: Vector, rows: int) -> Vector:
+def _sum_runs(g: Array, Z: Array, rows: int) -> Array:
     """Sums of u over runs of so many samples, in units of its standard deviation and the root of their number.
 
     Of shape (runs, pairs); g and Z (b, m) are derivatives and codes.
     """
+    xp, b = Backend.of(Z).xp, int(Z.shape[0])
     power = g**2
-    spread = (power.T @ Z**2 + (Z**2).T @ power - 2 * (g * Z).T @ (g * Z)) / len(Z)
-    which = np.triu(spread > 0, 1)
-    sums = [g[run : run + rows].T @ Z[run : run + rows] for run in range(0, len(Z) - rows + 1, rows)]
-    return np.stack([(each - each.T)[which] / np.sqrt(rows * spread[which]) for each in sums])
+    spread = (power.T @ Z**2 + (Z**2).T @ power - 2 * (g * Z).T @ (g * Z)) / b
+    which = xp.triu(xp.astype(spread > 0, xp.int8), k=1) > 0
+    scale = xp.sqrt(rows * spread[which])
+    sums = [g[run : run + rows, :].T @ Z[run : run + rows, :] for run in range(0, b - rows + 1, rows)]
+    return xp.stack([(each - each.T)[which] / scale for each in sums])
 
 
-def _compare_runs(sums: Vector) -> Dependence:
+def _compare_runs(sums: Array) -> Dependence:
     """What scaled sums of runs (runs, pairs), of unit variance if all samples are independent, say of dependence."""
-    n_runs, n_pairs = sums.shape
+    xp = Backend.of(sums).xp
+    n_runs, n_pairs = (int(size) for size in sums.shape)
     if n_pairs == 0:
         return Dependence()
-    squares = np.mean(sums**2, axis=1)
+    squares = to_numpy(xp.mean(sums**2, axis=1))
     inflation, error = float(np.mean(squares)), float(np.std(squares)) / math.sqrt(n_runs - 1)
     if inflation < max(MIN_INFLATION, 1 + SURE * error):
         return Dependence()
-    around = sums - np.mean(sums, axis=0)
-    neighbours = np.mean(around[1:] * around[:-1], axis=1) / inflation
+    around = sums - xp.mean(sums, axis=0)
+    neighbours = to_numpy(xp.mean(around[1:, :] * around[:-1, :], axis=1)) / inflation
     chance = -1 / n_runs  # of a correlation of values about their own mean
     alike, spread = float(np.mean(neighbours)) - chance, float(np.std(neighbours)) / math.sqrt(n_runs - 2)
     return Dependence(inflation, drifts=alike > max(MIN_ALIKE, SURE * spread))

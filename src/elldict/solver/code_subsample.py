@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, real_dtype, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import take_as
@@ -104,9 +105,17 @@ class CodeSubsample:
         """Law of the codes at A, while atoms are still moving."""
         return fit_roughly(CodeHistogram.of(compute_codes(self.often, A)), least_noise=self.least_noise)
 
+    @cached_property
+    def squared_lengths(self) -> NDArray[np.float64]:
+        """|y|^2 (b,) of the drawn samples, which no rotation changes; they themselves stay where they are."""
+        rows, backend = self.rows, Backend.of(self.rows)
+        if backend == NUMPY:
+            return np.asarray(np.einsum("ij,ij->i", rows, rows))  # without an array of squares
+        return to_numpy(backend.xp.sum(rows**2, axis=1))
+
     def measure_kurtosis(self) -> float:
-        """Mean kurtosis of the codes if these were independent, by |y|^2, which no rotation changes."""
-        squares = sum_squares(self.rows)
+        """Mean kurtosis of the codes if these were independent, by |y|^2."""
+        squares = self.squared_lengths
         return float(self.rows.shape[1] * np.var(squares) / np.mean(squares) ** 2 - 2)
 
     def fit_start_law(self, pilot: Estimate) -> SpikeSlab:
@@ -205,12 +214,6 @@ def fit_with_signs(codes: CodeHistogram, signs: Array | None, least_noise: float
     return replace(law, density=density, power=np.maximum(power, least_noise))
 
 
-def sum_squares(rows: Array) -> NDArray[np.float64]:
-    """Squared lengths (b,) of rows (b, k), on the host."""
-    rows = to_numpy(rows)
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))  # without an array of squares
-
-
 def compute_codes(rows: Array, A: Array) -> Array:
     """Codes (b, m) of drawn rows (b, k), where the rows are."""
-    return rows @ Backend.of(rows).asarray(A, "float64").T
+    return rows @ Backend.of(rows).asarray(A, real_dtype(rows)).T

@@ -100,6 +100,7 @@ class CudaGraphStepper(Stepper):
         drawn = getattr(objective, "drawn", None)
         suitable = (
             short
+            and not phase.minibatches  # a graph would go over the same samples again
             and samples.tile_rows >= samples.n_samples
             and type(phase.direction) is PairwiseNewton
             and phase.direction.unidentifiable is None

@@ -107,8 +107,14 @@ class PairwiseNewton:
 
     def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""
+        return self.move(stats, A)
+
+    def move(self, stats: Statistics, A: Array, further: Array | None = None) -> Array:
+        """Move A (m, k) by the rotation of these angles, and by `further` ones (m, m)."""
         backend = Backend.of(A)
         moved, angles = self.move_along_tangent(stats, A)
+        if further is not None:
+            return turn(polar(moved), further) if angles is None else turn(A, angles + further)
         if angles is None:
             return polar(moved)
         if backend.prefers_products:  # far from orthonormal they do not converge

@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy, total
 from elldict.data.statistics import Whitening
 from elldict.result import Estimate
-from elldict.solver.code_subsample import CodeSubsample, compute_codes, sum_squares
+from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.corruption import suspects_corruption
-from elldict.solver.mixture import MixtureLikelihood, find_skewed, fit_mixture
+from elldict.solver.mixture import MixtureLikelihood, count_bins, find_skewed, fit_mixture
 from elldict.solver.objective import sum_values
 from elldict.solver.rounding import is_coarse
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
@@ -89,7 +89,7 @@ class LawTests:
         """
         if self.whitening.to_white is None and is_coarse(to_numpy(self.drawn.rows[:, 0])):
             return False  # a law that is fitted freely fits the steps
-        zero_share = np.mean(sum_squares(self.drawn.rows) == 0)
+        zero_share = np.mean(self.drawn.squared_lengths == 0)
         if zero_share > MAX_ZERO_SHARE or not self.is_white(MAX_UNEVENNESS):
             return False
         return not self.few or self.drawn.measure_kurtosis() > MAX_SPARSE_KURTOSIS
@@ -172,7 +172,7 @@ def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = N
     """
     few = choose_few(A)
     Z = to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[few]))
-    if np.mean(find_skewed(Z, np.std(Z, axis=0))) > MAX_SKEWED:
+    if np.mean(find_skewed(count_bins(Z, np.std(Z, axis=0)))) > MAX_SKEWED:
         return False
     if law is None:
         own = fit_spike_slab(CodeHistogram.of(Z), least_noise=drawn.least_noise)
@@ -191,11 +191,12 @@ def choose_few(A: Array) -> NDArray[np.int64]:
 
 def score_laws(rows: NDArray[np.float64], A: Array) -> float:
     """Mean log density of a sample of `rows` (b, k), in nats; each half by the laws of codes of the other half."""
-    Z, total = rows @ to_numpy(A).T, 0.0
-    for part, other in ((Z[::2], Z[1::2]), (Z[1::2], Z[::2])):
-        law = fit_mixture(part, np.ones(Z.shape[1]), rounds=TEST_ROUNDS)
-        total += float(np.sum(sum_values(MixtureLikelihood(law), other)))
-    return total / len(Z)
+    backend = Backend.of(A) if Backend.of(A).prefers_products else NUMPY
+    Z, found = backend.asarray(rows, "float64") @ backend.asarray(A, "float64").T, 0.0
+    for part, other in ((Z[::2, :], Z[1::2, :]), (Z[1::2, :], Z[::2, :])):
+        law = fit_mixture(part, np.ones(int(Z.shape[1])), rounds=TEST_ROUNDS)
+        found += total(sum_values(MixtureLikelihood(law), other))
+    return found / int(Z.shape[0])
 
 
 def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float, most: float = MAX_UNEVENNESS) -> bool:
@@ -206,8 +207,8 @@ def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float
     S = whitening.second_moments
     if S is None:
         return True
-    k, squares = int(S.shape[0]), sum_squares(drawn.rows)
-    chance = float(np.mean(squares**2)) / (k * n_samples)
+    k = int(S.shape[0])
+    chance = float(np.mean(drawn.squared_lengths**2)) / (k * n_samples)
     return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < most + UNEVEN_BY_CHANCE * chance
 
 

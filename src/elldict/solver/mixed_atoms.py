@@ -68,14 +68,16 @@ def find_mixed_pairs(activity: Array) -> list[MixedPair]:
     spread = xp.maximum(spread, xp.full_like(spread, 1e-12))
     scores = xp.triu(centred.T @ centred / (spread[:, None] * spread[None, :]), k=1) / math.sqrt(b)
     first, second = xp.nonzero(scores >= MIN_SUPPORT_SCORE)
-    found = to_numpy(scores[first, second])
+    found, first, second = (to_numpy(each) for each in (scores[first, second], first, second))
     pairs: list[MixedPair] = []
     taken: set[int] = set()
     for k in np.argsort(found)[::-1]:
         i, j, score = int(first[k]), int(second[k]), float(found[k])
-        if not taken & {i, j}:
+        if i not in taken and j not in taken:
             pairs.append(MixedPair(i, j, score, score / math.sqrt(b)))
             taken |= {i, j}
+        if len(taken) >= len(spread) - 1:  # no pair is left
+            break
     return pairs
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, FreshWork, Work, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, FreshWork, Work, to_numpy
 from elldict.solver.objective import LinearCodes, Objective, Quantities, Summed, Terms, Weighted, find_kernel, sum_term
 
 Matrix = NDArray[np.float64]
@@ -128,10 +128,11 @@ class MixtureLaw:
 
     def expand_log_density(self) -> tuple[Matrix, Matrix, Matrix]:
         """Coefficients c of log q(z) = c0 + c1 z + c2 z^2 / 2 about the centre of every bin (m, N_BINS)."""
-        parts = make_components()
-        q, std, x = np.maximum(self.weights @ parts.q, 1e-290), self.std[:, None], parts.centres
-        first = self.weights @ parts.slope / q
-        second = self.weights @ parts.bend / q - first**2
+        parts, used = make_components(), np.any(self.weights > 0, axis=0)
+        weights, std, x = self.weights[:, used], self.std[:, None], parts.centres
+        q = np.maximum(weights @ parts.q[used], 1e-290)
+        first = weights @ parts.slope[used] / q
+        second = weights @ parts.bend[used] / q - first**2
         linear = first - second * x
         return np.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
 
@@ -178,21 +179,32 @@ def _expand_guess(weights: Matrix, std: Matrix, noise: Matrix, means: Matrix, st
 
 def fit_mixture(Z: Array, signs: Array, rounds: int = ROUNDS, *, may_be_skewed: bool = True) -> MixtureLaw:
     """Law of codes Z (b, m) of atoms with these signs."""
-    codes, parts = to_numpy(Z), make_components()
-    std = np.sqrt(np.mean(codes**2, axis=0))
-    skewed = find_skewed(codes, std) if may_be_skewed else np.zeros(len(std), dtype=bool)
+    codes, parts = _keep_on_card(Z), make_components()
+    std = measure_std(codes)
+    count = count_bins(codes, std)
+    skewed = find_skewed(count) if may_be_skewed else np.zeros(len(std), dtype=bool)
     allowed = np.where(to_numpy(signs)[:, None] > 0, parts.sparse | parts.skewed, True)
     allowed &= skewed[:, None] | ~parts.skewed
     weights = allowed / np.sum(allowed, axis=1, keepdims=True)
-    return _run_em(MixtureLaw(weights, std), codes, rounds)
+    return _run_em(MixtureLaw(weights, std), count / len(codes), rounds, Backend.of(codes))
 
 
-def find_skewed(codes: Matrix, std: Matrix) -> NDArray[np.bool_]:
-    """Which atoms have codes (b, m) that are skewed: counts at z and -z differ by more than chance explains.
+def _keep_on_card(Z: Array) -> Array:
+    """Codes where they are, if that is a card; otherwise on the host."""
+    return Z if Backend.of(Z).prefers_products else to_numpy(Z)
+
+
+def measure_std(codes: Array) -> Matrix:
+    """Root mean square (m,) of codes (b, m)."""
+    xp = Backend.of(codes).xp
+    return np.asarray(np.sqrt(to_numpy(xp.mean(xp.astype(codes**2, xp.float64, copy=False), axis=0))))
+
+
+def find_skewed(count: Matrix) -> NDArray[np.bool_]:
+    """Which atoms have codes that are skewed: counts (m, N_BINS) at z and -z differ by more than chance explains.
 
     Components on one side would follow the chance of symmetric codes, which costs up to a tenth of their accuracy.
     """
-    count = count_bins(codes, std)
     count = np.sum(count.reshape(len(count), 2 * N_SKEW_BINS, -1), axis=2)
     # without those at zero, where codes of no value count on one side
     left, right = count[:, N_SKEW_BINS - 2 :: -1], count[:, N_SKEW_BINS + 1 :]
@@ -200,11 +212,14 @@ def find_skewed(codes: Matrix, std: Matrix) -> NDArray[np.bool_]:
     return np.asarray(chi2 > N_SKEW_BINS + SKEW_SCORE * math.sqrt(2 * N_SKEW_BINS))
 
 
-def count_bins(codes: Matrix, std: Matrix) -> Matrix:
+def count_bins(codes: Array, std: Matrix) -> Matrix:
     """How many codes (b, m) lie in each bin (m, N_BINS)."""
-    m = len(std)
-    bins = locate_bins(codes, std, FreshWork())
-    return np.bincount(bins.ravel(), minlength=m * N_BINS).reshape(m, N_BINS).astype(np.float64)
+    m, backend = len(std), Backend.of(codes)
+    bins = locate_bins(codes, backend.asarray(std, "float64"), FreshWork())
+    if not backend.prefers_products:
+        return np.bincount(bins.ravel(), minlength=m * N_BINS).reshape(m, N_BINS).astype(np.float64)
+    count = to_numpy(backend.xp.bincount(backend.xp.reshape(bins, (-1,)), minlength=m * N_BINS))
+    return count.reshape(m, N_BINS).astype(np.float64)  # whole numbers: exact in any order
 
 
 def group_bins(values: Matrix) -> Matrix:
@@ -214,18 +229,26 @@ def group_bins(values: Matrix) -> Matrix:
 
 def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
     """Law of codes Z (b, m) not far from those of `law`."""
-    codes = to_numpy(Z)
-    return _run_em(replace(law, std=np.sqrt(np.mean(codes**2, axis=0))), codes, UPDATE_ROUNDS)
+    codes = _keep_on_card(Z)
+    std = measure_std(codes)
+    share = count_bins(codes, std) / len(codes)
+    return _run_em(replace(law, std=std), share, UPDATE_ROUNDS, Backend.of(codes))
 
 
-def _run_em(law: MixtureLaw, codes: Matrix, rounds: int) -> MixtureLaw:
-    """Expectation maximisation of the weights; those that are zero stay so."""
-    q, count = make_components().grouped, group_bins(count_bins(codes, law.std)) / len(codes)
+def _run_em(law: MixtureLaw, share: Matrix, rounds: int, backend: Backend = NUMPY) -> MixtureLaw:
+    """Weights by expectation maximisation on a backend; those that are zero stay so.
+
+    `share` (m, N_BINS) of codes is in each bin.
+    """
+    q, count = make_components().grouped, group_bins(share)
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
     q, count, part = np.ascontiguousarray(q[allowed][:, used]), count[:, used], law.weights[:, allowed]
+    if backend.prefers_products:
+        q, count, part = (backend.asarray(each, "float64") for each in (q, count, part))
+    xp, least = Backend.of(part).xp, 1e-290
     for _ in range(rounds):
-        part = part * ((count / np.maximum(part @ q, 1e-290)) @ q.T)
-    weights = np.zeros_like(law.weights)
+        part = part * ((count / xp.clip(part @ q, min=least)) @ q.T)
+    part, weights = to_numpy(part), np.zeros_like(law.weights)
     weights[:, allowed] = part / np.sum(part, axis=1, keepdims=True)
     return replace(law, weights=weights)
 

@@ -15,13 +15,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.base import NUMPY, STORED, Array, Backend, find_principal_axes, to_numpy
 from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import Minibatches, copy_white
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
-from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar, turn
+from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar
 from elldict.solver.law_tests import thin
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood, fit_mixture, update_mixture
@@ -95,10 +95,11 @@ class DependentStepper(Stepper):
             crossed = estimate_crossed(here.objective, compute_codes(half, here.A))
             self.direction = replace(self.direction, crossed=Backend.of(here.A).asarray(crossed, "float64"))
         self.values.append(here.stats.mean_value)
-        moved = self.direction(here.stats, here.A)
+        further = None
         if self.came_from is not None:
             between = here.A @ self.came_from.T
-            moved = turn(moved, MOMENTUM / 2 * (between - between.T))
+            further = MOMENTUM / 2 * (between - between.T)
+        moved = self.direction.move(here.stats, here.A, further)
         return moved, measure_step(here.A, moved)
 
     def take_step(self, here: Iterate, moved: Array) -> Iterate:
@@ -287,10 +288,13 @@ class RobustEstimator:
             self.copies[key] = copy_white(problem.samples, problem.whitening)
         copied = self.copies[key]
         lp = self.lp_phase
+        # the narrowest component is a hundred times wider than fast products round
+        precision = backend.coarse_precision(lp.precision)
         if copied is not None:
-            backend, problem = NUMPY, replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
+            backend, precision = NUMPY, copied.dtype
+            problem = replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
         rows = normalize_rows(backend.asarray(self.rows, "float64"), loudness)
-        return Climb(problem, rows, backend, lp.precision if copied is None else copied.dtype, lp)
+        return Climb(problem, backend.asarray(rows, STORED[precision]), backend, precision, lp)
 
     def _normalize(self, problem: Problem, loudness: Loudness | None) -> Problem:
         """The problem with normalised samples."""
@@ -333,8 +337,8 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
     rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
-    start = samples.backend.asarray(np.linalg.eigh(weighted.T @ rows)[1].T, "float64")
-    return np.ascontiguousarray(thin(rows)), start
+    axes = find_principal_axes(weighted.T @ rows, samples.backend)[1]
+    return np.ascontiguousarray(thin(rows)), samples.backend.asarray(axes[:, ::-1].T, "float64")
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:

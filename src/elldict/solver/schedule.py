@@ -68,6 +68,9 @@ MIN_MINIBATCH_SCORE = 5.0
 LOOK_AFTER = 25
 """Steps on all samples after which codes are looked at: if they follow no spike-and-slab law, l_p leads nowhere."""
 
+MIN_BLUR = 1e-4
+"""Variance of what whitening leaves in codes from which fast products do: rounding them adds 2e-7."""
+
 MAX_NEWTON_EXPONENT = 6.0
 """Beyond, few samples decide, and the power step takes as few iterations."""
 
@@ -289,7 +292,7 @@ class Schedule:
         skip = not on_all and not few.backend.prefers_few_calls
         lp_phase = context.phases[-1]
         if not on_all:  # the digits that a small tolerance asks for are left to the final phase
-            lp_phase = replace(lp_phase, tol=max(lp_phase.tol, DEFAULT_TOL))
+            lp_phase = replace(lp_phase, tol=max(lp_phase.tol, DEFAULT_TOL), precision=self._precision_of_steps)
         refinement = Refinement(problem, drawn, lp_phase, context.rng, SUBSAMPLE_NOISE_FRACTION, skip)
         found = self._find_start(refinement, pilot, on_all=on_all)
         if found is None or found.stopped:
@@ -298,7 +301,11 @@ class Schedule:
         assert isinstance(pilot.objective, Lp)
         problem = problem if on_all else self._move_to(context.samples, problem)
         phase = self._make_final_phase(found.objective, pilot.objective, few)
-        end = run_phase(problem, 0, phase, found.A)
+        if not on_all and self._precision_of_steps != phase.precision:
+            problem, found = self._take_coarse_steps(problem, phase, found)
+            assert isinstance(found.objective, SpikeSlabLikelihood)
+            phase = self._make_final_phase(found.objective, pilot.objective, few)
+        end = found if found.stopped else run_phase(problem, 0, phase, found.A)
         if end.stopped:
             return _stop_at(pilot, drawn, end.status)
         if end.stats.secondary is None:
@@ -315,6 +322,19 @@ class Schedule:
             return None
         completed = refinement.complete(end, law, decision.reason)
         return refinement.note_hits(completed) if context.refine == "auto" else completed
+
+    @property
+    def _precision_of_steps(self) -> str:
+        """Precision of the products of a refinement but for its last: fast ones where whitening blurs codes by more."""
+        context, precision = self.context, self.context.phases[-1].precision
+        blurred = context.whitening.measure_blur(context.samples.n_samples) > MIN_BLUR
+        return context.samples.backend.coarse_precision(precision) if blurred else precision
+
+    def _take_coarse_steps(self, problem: Problem, phase: Phase, found: Estimate) -> tuple[Problem, Estimate]:
+        """The refined estimate after steps on all samples by fast products, without l_p; and where to go on."""
+        phase = replace(phase, objective=primary_of(found.objective), precision=self._precision_of_steps)
+        end = run_phase(problem, 0, phase, found.A)
+        return replace(problem, first_phase=problem.first_phase + 1), end
 
     def _find_start(self, refinement: Refinement, pilot: Estimate, *, on_all: bool) -> Estimate | None:
         """The refined estimate on few samples, or None; where these are all there are, only where to begin."""
@@ -357,9 +377,12 @@ class Schedule:
         if samples is self.context.samples:
             if not self.will_refine:
                 return phases
-            options = {"noise_fraction": SUBSAMPLE_NOISE_FRACTION}
+            # what refines this estimate, or seeks it again, makes products in full
+            coarse = samples.backend.coarse_precision(phases[-1].precision)
+            options = {"noise_fraction": SUBSAMPLE_NOISE_FRACTION, "precision": coarse}
         elif isinstance(samples, Minibatches):
             options |= {"minibatches": True, "give_up": looks_gaussian_unseen}
+            options["precision"] = samples.backend.coarse_precision(phases[-1].precision)
         else:
             # a device that begins with a subsample settles l_p there, and writes over the statistics of the last pass
             fraction = SUBSAMPLE_NOISE_FRACTION if few_calls else 2 * SUBSAMPLE_NOISE_FRACTION
