@@ -152,17 +152,10 @@ class HostKernels:
         return g, h, {**found, **other, "g2": found["g2"], "secondary_g2": other["g2"], "cross": cross}
 
     def mixture(self, Z: Tile, std: NDArray[Any], tables: tuple[NDArray[Any], ...]) -> tuple[Tile, Sums]:
-        """Return g of the likelihood of a mixture by tables over bins, and sums over rows.
-
-        Three tables expand log q about the centre of every bin; two, log q and its derivative there, give no moments.
-        """
-        if len(tables) == 3:
-            Z, g, sums = self._prepare(Z, "g", MIXTURE_SUMS)
-            COMPILED.mixture(Z, std, *tables, g, sums)
-        else:
-            Z, g, sums = self._prepare(Z, "g", MIXTURE_SUMS[:1])
-            COMPILED.mixture_gradient(Z, std, *tables, g, sums)
-        return g, _name_sums(sums, MIXTURE_SUMS[: len(sums)])
+        """Return g of the likelihood of a mixture, and sums; tables expand log q about the centres of bins."""
+        Z, g, sums = self._prepare(Z, "g", MIXTURE_SUMS)
+        COMPILED.mixture(Z, std, *tables, g, sums)
+        return g, _name_sums(sums, MIXTURE_SUMS)
 
     def _prepare(self, Z: Tile, name: str, sums: tuple[str, ...]) -> tuple[Tile, Tile, NDArray[np.float64]]:
         """Codes in plain order, memory for g, and fresh memory for sums, which outlive the tile."""
