@@ -64,7 +64,7 @@ def main() -> None:
         print(f"{name}: {len(by_file)} files, {len(entered)} functions, {len(calls)} calls from file to file")
         for file, functions in by_file.items() if listed else ():
             print(f"  {file} ({len(functions)}): {', '.join(functions)}")
-    files = [path for path in ROOT.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    files = [path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in {".pyc", ".so", ".pyd"}]
     n_lines = sum(len(path.read_text().splitlines()) for path in files)
     print(f"package: {len([path for path in files if path.suffix == '.py'])} modules, {n_lines} lines")
 

@@ -96,14 +96,6 @@ template <class T> void add_functions(nb::module_& module) {
     nb::gil_scoped_release release;
     kernels<T>().mixture(tile, std.data(), level.data(), linear.data(), second.data(), n_bins);
   }, exact("Z"), exact("std"), exact("level"), exact("linear"), exact("second"), exact("g"), exact("sums"));
-  module.def("mixture_gradient", [](Codes<T> Z, Row<T> std, Row<T> level, Row<T> slope, Out<T> g, Out<double> sums) {
-    const auto tile = make_tile<T>(Z, g, nullptr, sums, 1);
-    check_row(std, tile.m);
-    check_row(level, slope.shape(0));
-    const int n_bins = static_cast<int>(level.shape(0) / (tile.m ? tile.m : 1));
-    nb::gil_scoped_release release;
-    kernels<T>().mixture_gradient(tile, std.data(), level.data(), slope.data(), n_bins);
-  }, exact("Z"), exact("std"), exact("level"), exact("slope"), exact("g"), exact("sums"));
 }
 
 }  // namespace

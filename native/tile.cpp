@@ -96,8 +96,8 @@ template <class T, bool BESIDE> struct Likelihood {
   Here at(std::size_t place) const { return {load(offset + place), load(rate + place), power}; }
 };
 
-template <class T, bool MOMENTS> struct Mixture {
-  static constexpr int n_sums = MOMENTS ? 5 : 1, n_product = -1;
+template <class T> struct Mixture {
+  static constexpr int n_sums = 5, n_product = -1;
   static constexpr bool has_h = false, reads_g = false;
   const T* std;  // of every column of a group
   const typename Types<T>::Int* base;  // number of the first bin of its atom
@@ -118,20 +118,15 @@ template <class T, bool MOMENTS> struct Mixture {
         const std::size_t bin = static_cast<std::size_t>(base[i]) + static_cast<std::size_t>(static_cast<int>(u[i]));
         c0[i] = level[bin];
         c1[i] = linear[bin];
-        if constexpr (MOMENTS) c2[i] = second[bin];
+        c2[i] = second[bin];
       }
-      if constexpr (MOMENTS) {
-        const V<T> curved = c2 * z;
-        sums[0] += c0 + z * (c1 + curved * T(0.5));
-        g = c1 + curved;
-        sums[1] += c2;
-        sums[2] += g * g;
-        sums[3] += z * z;
-        sums[4] += a;
-      } else {
-        sums[0] += c0 + z * T(0);  // a code that is not finite shows in the sum
-        g = c1 + z * T(0);
-      }
+      const V<T> curved = c2 * z;
+      sums[0] += c0 + z * (c1 + curved * T(0.5));
+      g = c1 + curved;
+      sums[1] += c2;
+      sums[2] += g * g;
+      sums[3] += z * z;
+      sums[4] += a;
     }
   };
   Here at(std::size_t place) const {
@@ -227,7 +222,7 @@ template <class T, bool BESIDE> void run_likelihood(const Tile<T>& tile, const T
   run(tile, Likelihood<T, BESIDE>{offsets.data, rates.data, power});
 }
 
-template <class T, bool MOMENTS>
+template <class T>
 void run_mixture(const Tile<T>& tile, const T* std, const T* level, const T* linear, const T* second, int n_bins) {
   const std::size_t rows = group_rows<T>(tile.m);
   typedef typename Types<T>::Int Int;
@@ -235,7 +230,7 @@ void run_mixture(const Tile<T>& tile, const T* std, const T* level, const T* lin
   Scratch<Int> bases(rows * tile.m);
   repeat(std, tile.m, rows, stds.data);
   for (std::size_t i = 0; i < rows * tile.m; ++i) bases.data[i] = static_cast<Int>((i % tile.m) * n_bins);
-  run(tile, Mixture<T, MOMENTS>{stds.data, bases.data, level, linear, second, static_cast<T>(n_bins)});
+  run(tile, Mixture<T>{stds.data, bases.data, level, linear, second, static_cast<T>(n_bins)});
 }
 
 template <class T> constexpr Kernels<T> make_kernels() {
@@ -252,10 +247,7 @@ template <class T> constexpr Kernels<T> make_kernels() {
         run_likelihood<T, true>(tile, offset, rate, power);
       },
       [](const Tile<T>& tile, const T* std, const T* level, const T* linear, const T* second, int n_bins) {
-        run_mixture<T, true>(tile, std, level, linear, second, n_bins);
-      },
-      [](const Tile<T>& tile, const T* std, const T* level, const T* slope, int n_bins) {
-        run_mixture<T, false>(tile, std, level, slope, slope, n_bins);
+        run_mixture(tile, std, level, linear, second, n_bins);
       },
   };
 }

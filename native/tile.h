@@ -38,8 +38,6 @@ struct Kernels {
   void (*likelihood_beside)(const Tile<T>&, const T* offset, const T* rate, Power);
   // sums: log q, its second derivative, g^2, z^2, |z|, by quadratic functions of z in every bin
   void (*mixture)(const Tile<T>&, const T* std, const T* level, const T* linear, const T* second, int n_bins);
-  // sums: log q, by its value and its derivative in every bin
-  void (*mixture_gradient)(const Tile<T>&, const T* std, const T* level, const T* slope, int n_bins);
 };
 
 // Squared codes of m atoms, counted in bins: two arrays (m, b).

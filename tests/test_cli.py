@@ -18,6 +18,7 @@ import zarr
 
 import elldict
 from elldict import LpDictionaryLearning, LpICA, cli
+from elldict.backend.host_kernels import describe_kernels
 from elldict.cli.wording import name_options
 from elldict.data.writers import NpyWriter
 from elldict.datasets import make_bernoulli_gaussian
@@ -324,7 +325,7 @@ def test_codes_are_written_under_exactly_the_name_given(ask, files):
 
 
 def test_version_and_help(ask):
-    assert ask("--version") == Outcome(0, f"elldict {elldict.__version__}\n", "")
+    assert ask("--version") == Outcome(0, f"elldict {elldict.__version__}, kernels: {describe_kernels()}\n", "")
     for arguments in ([], ["--help"]):
         outcome = ask(*arguments)
         assert (outcome.code, outcome.err) == (0, "")
@@ -594,7 +595,7 @@ def test_the_installed_command(files, start):
 
     mistake = run("fit", "data.npy", "-o", "model.npz")
     assert is_one_clear_line(mistake), mistake
-    assert run("--version") == Outcome(0, f"elldict {elldict.__version__}\n", "")
+    assert run("--version") == Outcome(0, f"elldict {elldict.__version__}, kernels: {describe_kernels()}\n", "")
 
 
 def test_the_library_does_not_import_the_command_line():

@@ -1,9 +1,11 @@
 """The compiled kernels find what NumPy finds: for every objective, shape and instruction set, and in fits of laws."""
 
+import gc
 import math
 import os
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -138,6 +140,19 @@ def test_weighted_rows_are_not_for_kernels(objective):
         work.weigh(weights)
     for name, total in sum_all(objective, Z, ALL, theirs)[1].items():
         np.testing.assert_array_equal(sum_all(objective, Z, ALL, ours)[1][name], total)
+
+
+def test_memory_of_a_pass_is_let_go_with_it():
+    """Without the collector of cycles, which comes too late for tiles."""
+    work = BufferedWork.with_kernels()
+    buffer = weakref.ref(Lp(3.0).terms(draw_codes(100), ALL, work, np).g.base)
+    gc.disable()
+    try:
+        assert buffer() is not None
+        del work
+        assert buffer() is None
+    finally:
+        gc.enable()
 
 
 def test_arrays_that_do_not_fit_are_refused():

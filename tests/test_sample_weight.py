@@ -88,8 +88,8 @@ def assert_alike(one, other, rtol=1e-7, of_law=1e-7):
 def test_whole_weights_are_repeated_samples(kind, model):
     X, w = draw_samples(kind), whole_weights()
     # without noise the law of codes is told by rounding; of corrupted samples steps below 5e-5 are not taken, and the
-    # last digit of X moves atoms by 1e-5 and their law by 1e-3 without any weights
-    of_law = {"exact": 1e-4, "loud": 1e-4, "corrupted": 5e-3}.get(kind, 1e-7)
+    # last digit of X moves atoms by 1e-5, their law by 1e-3 and the objective by 2e-2 without any weights
+    of_law = {"exact": 1e-4, "loud": 1e-4, "corrupted": 3e-2}.get(kind, 1e-7)
     of_atoms = 5e-5 if kind == "corrupted" else 1e-7
     assert_alike(fit(model, X, sample_weight=w), fit(model, X.repeat(w, axis=0)), of_atoms, of_law)
 

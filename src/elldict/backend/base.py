@@ -329,7 +329,7 @@ class BufferedWork:
     def with_kernels(cls) -> BufferedWork:
         """Scratch memory with the compiled kernels, where there are any."""
         work = cls()
-        work.fused = None if host_kernels.COMPILED is None else host_kernels.HostKernels(work._buffer)
+        work.fused = None if host_kernels.COMPILED is None else host_kernels.HostKernels(work._buffers)
         return work
 
     def matmul(self, a: NDArray[Any], b: NDArray[Any], into: str) -> NDArray[Any]:
@@ -380,8 +380,4 @@ class BufferedWork:
         return total
 
     def _buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        rows = shape[0]
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.shape[0] < rows or buffer.shape[1:] != shape[1:] or buffer.dtype != dtype:
-            buffer = self._buffers[name] = np.empty(shape, dtype)
-        return buffer[:rows]
+        return host_kernels.find_buffer(self._buffers, name, shape, dtype)

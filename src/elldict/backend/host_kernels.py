@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -92,13 +91,23 @@ def climbed(
     return np.asarray(both[0])
 
 
+def find_buffer(buffers: dict[str, Tile], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tile:
+    """Scratch memory of this name and shape; what was there under the name may be in it, or is let go."""
+    rows = shape[0]
+    buffer = buffers.get(name)
+    if buffer is None or buffer.shape[0] < rows or buffer.shape[1:] != shape[1:] or buffer.dtype != dtype:
+        buffer = buffers[name] = np.empty(shape, dtype)
+    return buffer[:rows]
+
+
 class HostKernels:
     """Kernels whose g goes into the scratch memory of a pass; of tiles without weights."""
 
     needs_moments = False  # they are also faster where only g is asked for
 
-    def __init__(self, buffer: Callable[[str, tuple[int, ...], np.dtype[Any]], Tile]) -> None:
-        self._buffer = buffer
+    def __init__(self, buffers: dict[str, Tile]) -> None:
+        # not what owns them, which has these kernels: a cycle would keep the memory of every pass
+        self._buffers = buffers
 
     def lp(self, Z: Tile, p: float, *, moments: bool = True) -> tuple[Tile, Sums]:
         """Return g = z |z|^(p-2) and, with moments, sums over rows, for p > 2."""
@@ -129,7 +138,7 @@ class HostKernels:
         if power is not None:
             names = LIKELIHOOD_SUMS + SECONDARY_SUMS
             Z, g, sums = self._prepare(Z, "g", names)
-            h = self._buffer("l_p g", Z.shape, Z.dtype)
+            h = find_buffer(self._buffers, "l_p g", Z.shape, Z.dtype)
             COMPILED.likelihood_beside(Z, offset, rate, g, h, sums, *power)
             return g, h, _name_sums(sums, names)
         Z, g, sums = self._prepare(Z, "g", LIKELIHOOD_SUMS)
@@ -138,27 +147,20 @@ class HostKernels:
         if p is None:
             return g, None, found
         h, other = self.lp(Z, p)
-        product = np.multiply(g, h, out=self._buffer("tile product", Z.shape, Z.dtype))
+        product = np.multiply(g, h, out=find_buffer(self._buffers, "tile product", Z.shape, Z.dtype))
         cross = np.asarray(np.sum(product, axis=0, dtype=np.float64))
         return g, h, {**found, **other, "g2": found["g2"], "secondary_g2": other["g2"], "cross": cross}
 
     def mixture(self, Z: Tile, std: NDArray[Any], tables: tuple[NDArray[Any], ...]) -> tuple[Tile, Sums]:
-        """Return g of the likelihood of a mixture by tables over bins, and sums over rows.
-
-        Three tables expand log q about the centre of every bin; two, log q and its derivative there, give no moments.
-        """
-        if len(tables) == 3:
-            Z, g, sums = self._prepare(Z, "g", MIXTURE_SUMS)
-            COMPILED.mixture(Z, std, *tables, g, sums)
-        else:
-            Z, g, sums = self._prepare(Z, "g", MIXTURE_SUMS[:1])
-            COMPILED.mixture_gradient(Z, std, *tables, g, sums)
-        return g, _name_sums(sums, MIXTURE_SUMS[: len(sums)])
+        """Return g of the likelihood of a mixture, and sums; tables expand log q about the centres of bins."""
+        Z, g, sums = self._prepare(Z, "g", MIXTURE_SUMS)
+        COMPILED.mixture(Z, std, *tables, g, sums)
+        return g, _name_sums(sums, MIXTURE_SUMS)
 
     def _prepare(self, Z: Tile, name: str, sums: tuple[str, ...]) -> tuple[Tile, Tile, NDArray[np.float64]]:
         """Codes in plain order, memory for g, and fresh memory for sums, which outlive the tile."""
         Z = np.ascontiguousarray(Z)
-        return Z, self._buffer(name, Z.shape, Z.dtype), np.empty((len(sums), Z.shape[1]))
+        return Z, find_buffer(self._buffers, name, Z.shape, Z.dtype), np.empty((len(sums), Z.shape[1]))
 
 
 def _name_sums(sums: NDArray[np.float64], names: tuple[str, ...]) -> Sums:
