@@ -29,8 +29,8 @@ MAX_BYTES, MAX_GPU_BYTES, MAX_GPU_SHARE = 2**25, 2**33, 1 / 12
 """Size of the largest subsample short of all samples: subsamples are copies. And share of the memory of a card."""
 
 MIN_COPY, MAX_COPY = 2**17, 2**23
-"""Values of samples from which, and up to which, steps are taken on a copy of them: of fewer, products take no time and
-float64 keeps digits; of more, it would take more than 32 MB."""
+"""Values of samples from which, if they are float64, and up to which, steps are taken on a copy of them: of fewer,
+products take no time and float64 keeps digits; of more, it would take more than 32 MB."""
 
 
 class Minibatches(ArrayDataset):
@@ -159,7 +159,8 @@ def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
     """
     r, n = samples.n_samples, samples.n_features
     k = n if whitening.to_white is None else int(whitening.to_white.shape[0])
-    if samples.backend.on_gpu or isinstance(samples, WeightedDataset) or not MIN_COPY <= r * k <= MAX_COPY:
+    least = MIN_COPY if samples.dtype == "float64" else 0
+    if samples.backend.on_gpu or isinstance(samples, WeightedDataset) or not least <= r * k <= MAX_COPY:
         return None
     whitening = whitening.move_to(NUMPY)
     white = np.empty((r, k), dtype=np.float32)
