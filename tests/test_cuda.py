@@ -1,11 +1,14 @@
 """On a graphics card: the same answers, by kernels, graphs and products of its own. Skips where there is no card."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
+from elldict.backend import torch as torch_backend
 from elldict.backend.base import Backend, FreshWork, to_numpy
-from elldict.backend.torch import fused_terms
+from elldict.backend.torch import import_kernels
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import match_atoms, recovery_error
 from elldict.solver.code_subsample import CodeSubsample
@@ -27,6 +30,29 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")]
 
 MOMENTS = Quantities.GRADIENT | Quantities.MOMENTS
+
+
+@pytest.fixture(autouse=True)
+def with_kernels(monkeypatch):
+    """Kernels and graphs from the first fit on, as later fits of a process have them."""
+    monkeypatch.setattr(torch_backend._own, "compiles", True, raising=False)
+
+
+def test_the_first_fits_of_a_process_do_not_wait_for_kernels(monkeypatch):
+    monkeypatch.delattr(torch_backend._own, "compiles")
+    monkeypatch.setattr(torch_backend, "_fits", itertools.count())
+    X = on_card(make_bernoulli_gaussian(n_samples=3000, n_features=12, density=0.2, random_state=0)[0])
+    used = []
+
+    def note(_iteration):
+        used[-1].add(torch_backend.fused_terms() is not None)
+
+    for _ in range(torch_backend.FITS_BEFORE_KERNELS + 1):
+        used.append(set())
+        LpDictionaryLearning(random_state=0).fit(X, callback=note)
+    expected = import_kernels() is not None
+    assert used == [{False}] * torch_backend.FITS_BEFORE_KERNELS + [{expected}]
+    assert torch_backend.fused_terms() is None
 
 
 def on_card(array):
@@ -75,7 +101,7 @@ def all_sums(objective, Z, work):
 @pytest.mark.parametrize("p", [0.5, 1.0, 2.5, 3.0, 4.0])
 @pytest.mark.parametrize("which", ["lp", "likelihood", "both"])
 def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, which):
-    if fused_terms() is None:
+    if import_kernels() is None:
         pytest.skip("no Triton")
     objective = {
         "lp": Lp(p),
@@ -84,7 +110,7 @@ def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, w
     }[which]
     Z = on_card(codes.astype(dtype))
     fused = FreshWork()
-    fused.fused = fused_terms()
+    fused.fused = import_kernels()
     (ours, our_sums), (theirs, their_sums) = all_sums(objective, Z, fused), all_sums(objective, Z, FreshWork())
     tolerance = 2e-5 if dtype == "float32" else 1e-11
     assert ours.keys() == theirs.keys()

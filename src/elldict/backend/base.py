@@ -33,13 +33,16 @@ class Backend:
     on_gpu: bool = field(init=False, repr=False, compare=False)
     prefers_products: bool = field(init=False, repr=False, compare=False)  # over decompositions
     prefers_few_calls: bool = field(init=False, repr=False, compare=False)  # which take long to start
-    kernels: Any = field(init=False, repr=False, compare=False)  # module `triton_kernels` where it runs, otherwise None
 
     def __post_init__(self) -> None:
         on_gpu = is_gpu(self.xp, self.device)
         for name in ("on_gpu", "prefers_products", "prefers_few_calls"):
             object.__setattr__(self, name, on_gpu)
-        object.__setattr__(self, "kernels", find_kernels(self.xp) if on_gpu else None)
+
+    @property
+    def kernels(self) -> Any:
+        """Module `triton_kernels` where it runs and is in use, otherwise None."""
+        return find_kernels(self.xp) if self.on_gpu else None
 
     @classmethod
     def of(cls, array: Array) -> Backend:

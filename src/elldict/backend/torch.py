@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,14 @@ _precision = threading.RLock()
 
 _own = threading.local()
 """What a thread keeps from one fit to the next."""
+
+FITS_BEFORE_KERNELS = 3
+"""Fits of a process that go without kernels and graphs, which take eight seconds to compile and record and save a tenth
+of a second each: whoever fits once or twice does not wait. By their number alone, so that the same program gives the
+same bits however fast a compiler is."""
+
+_fits = itertools.count()
+"""Fits on a card that this process has begun."""
 
 
 @contextmanager
@@ -51,7 +60,8 @@ def can_capture(device: Any) -> bool:
     """Whether work can be captured as a CUDA graph: on a card of NVIDIA, off its main stream."""
     import torch  # noqa: PLC0415
 
-    return torch.version.cuda is not None and torch.cuda.current_stream(device).cuda_stream != 0
+    captures = torch.version.cuda is not None and torch.cuda.current_stream(device).cuda_stream != 0
+    return captures and _own.__dict__.get("compiles", False)
 
 
 class Graph:
@@ -120,19 +130,29 @@ def own_stream(device: Any) -> Iterator[None]:
             known[device] = torch.cuda.Stream(device)
         main, own = torch.cuda.current_stream(), known[device]
         own.wait_stream(main)  # samples may still be on their way
+        outermost = "compiles" not in _own.__dict__
+        if outermost:
+            _own.compiles = next(_fits) >= FITS_BEFORE_KERNELS  # for the whole fit
         try:
             with torch.cuda.stream(own):
                 yield
         finally:
             main.wait_stream(own)
+            if outermost:
+                del _own.compiles
 
 
 Fused = Any
 """Module `elldict.backend.triton_kernels`, which is not imported to say what it holds, or `HostKernels`."""
 
 
-@functools.cache
 def fused_terms() -> Fused | None:
+    """Kernels; None in the first fits of a process, outside of fits, and where Triton is not installed."""
+    return import_kernels() if _own.__dict__.get("compiles", False) else None
+
+
+@functools.cache
+def import_kernels() -> Fused | None:
     """Kernels, or None where Triton is not installed."""
     try:
         return importlib.import_module("elldict.backend.triton_kernels")

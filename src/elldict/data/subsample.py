@@ -21,9 +21,9 @@ GROWTH = 3
 BATCH_ROWS_PER_FEATURE, MIN_BATCH_ROWS = 20, 1000
 """Samples of the first minibatches. Fewer would need more steps, which cost more than samples in small problems."""
 
-MIN_BATCH_WORK = 1e11
-"""Samples of the first subsample times the square of features from which a card begins with minibatches: three
-milliseconds of fast products, beside which the calls for a step do not show."""
+MIN_BATCH_WORK = 1e10
+"""Samples of the first subsample times the square of features from which a card begins with minibatches, n = 630 on:
+products of a step take about as long as its calls there, and a subsample misleads where samples are few."""
 
 MAX_BYTES, MAX_GPU_BYTES, MAX_GPU_SHARE = 2**25, 2**33, 1 / 12
 """Size of the largest subsample short of all samples: subsamples are copies. And share of the memory of a card."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import to_numpy
+from elldict.backend.base import Backend, to_numpy
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Loudness, SampleStatistics, Whitening
 from elldict.result import Estimate
@@ -154,10 +154,13 @@ def estimate_noise_errors(estimate: Estimate, whitening: Whitening, statistics: 
     noise = _find_noise(estimate, whitening, statistics, variances)
     if noise is None:
         return None
-    A = to_numpy(estimate.A)
-    atoms, better = A * np.sqrt(variances), A * np.sqrt(variances - min(noise, float(np.min(variances))))
-    lengths = np.linalg.norm(atoms, axis=1) * np.linalg.norm(better, axis=1)
-    return np.asarray(1 - (np.abs(np.sum(atoms * better, axis=1)) / np.where(lengths > 0, lengths, 1.0)) ** 4)
+    A, backend = estimate.A, Backend.of(estimate.A)
+    xp, sizes = backend.xp, (np.sqrt(variances), np.sqrt(variances - min(noise, float(np.min(variances)))))
+    atoms, better = (A * backend.asarray(size, "float64") for size in sizes)
+    lengths = xp.linalg.vector_norm(atoms, axis=1) * xp.linalg.vector_norm(better, axis=1)
+    cosines = to_numpy(xp.abs(xp.sum(atoms * better, axis=1)))
+    lengths = to_numpy(lengths)
+    return np.asarray(1 - (cosines / np.where(lengths > 0, lengths, 1.0)) ** 4)
 
 
 def _find_noise(

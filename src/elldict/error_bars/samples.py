@@ -42,8 +42,8 @@ MIN_DISTINCT = 0.5
 """Share of different values, among those of a feature in different samples, from which these are no counts or classes,
 which are equal by chance."""
 
-MAX_REPEAT_ROWS = 8192
-"""Samples among which equal ones are sought."""
+MAX_REPEAT_ROWS, MAX_REPEAT_COLUMNS = 8192, 512
+"""Samples among which equal ones are sought, and entries by which: samples that are equal in so many are the same."""
 
 SEED = 60
 """Of the samples that are drawn for it where those at hand are copies by weight."""
@@ -66,7 +66,7 @@ def measure_dependence(samples: Dataset, whitening: Whitening, estimate: Estimat
     if distinct is not samples and raw is not None:
         n_drawn = min(int(raw.shape[0]), distinct.n_samples)
         raw = distinct.take(np.sort(np.random.default_rng(SEED).choice(distinct.n_samples, n_drawn, replace=False)))
-    repeats = 1.0 if raw is None else measure_repeat_inflation(to_numpy(raw), distinct.n_samples)
+    repeats = 1.0 if raw is None else measure_repeat_inflation(choose_columns(raw), distinct.n_samples)
     between = measure_serial_dependence(distinct, whitening, estimate)
     return replace(between, inflation=max(repeats, between.inflation))
 
@@ -126,13 +126,18 @@ def _compare_runs(sums: Array) -> Dependence:
     return Dependence(inflation, drifts=alike > max(MIN_ALIKE, SURE * spread))
 
 
+def choose_columns(raw: Array) -> NDArray[np.float64]:
+    """Entries of samples (b, n), by which equal ones are found, on the host: all, or some of very many."""
+    step = -(-int(raw.shape[1]) // MAX_REPEAT_COLUMNS)
+    return to_numpy(raw[:MAX_REPEAT_ROWS, ::step])
+
+
 def measure_repeat_inflation(rows: NDArray[np.float64], n_samples: int) -> float:
     """Factor, at least one, by which equal samples make the variance of any mean larger: the mean of their number.
 
     Of `rows` (b, n), drawn from n_samples, as many pairs are equal as chance draws together of those that are equal in
     all samples. Samples that are zero say nothing, however many they are.
     """
-    rows = rows[:MAX_REPEAT_ROWS]
     n_drawn = len(rows)
     rows = rows[np.any(rows != 0, axis=1)]
     b = len(rows)

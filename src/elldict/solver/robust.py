@@ -22,7 +22,7 @@ from elldict.data.subsample import Minibatches, copy_white
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar
-from elldict.solver.law_tests import thin
+from elldict.solver.law_tests import TEST_ROWS, thin
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood, fit_mixture, update_mixture
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
@@ -47,7 +47,8 @@ MOMENTUM = 0.6
 and Newton's step for each pair by itself falls short."""
 
 MAX_VALUES = 2**20
-"""Values of the samples from which the start is computed: 8 MB."""
+"""Values of the samples from which the start is computed, 8 MB, unless these are fewer samples than curvatures need: by
+a few hundred, steps for hundreds of directions become longer and longer, and lead nowhere."""
 
 FIRST_ROUNDS = 60
 """Rounds of expectation maximisation for the first law, which is followed by others every few steps."""
@@ -333,7 +334,7 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     differ in kurtosis.
     """
     r = samples.n_samples
-    b = min(r, max(1, MAX_VALUES // samples.n_features))
+    b = min(r, max(TEST_ROWS, MAX_VALUES // samples.n_features))
     index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
     rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]

@@ -326,11 +326,7 @@ class Schedule:
         assert isinstance(pilot.objective, Lp)
         problem = problem if on_all else self._move_to(context.samples, problem)
         phase = self._make_final_phase(found.objective, pilot.objective, few)
-        if not on_all and self._precision_of_steps != phase.precision:
-            problem, found = self._take_coarse_steps(problem, phase, found)
-            assert isinstance(found.objective, SpikeSlabLikelihood)
-            phase = self._make_final_phase(found.objective, pilot.objective, few)
-        end = found if found.stopped else run_phase(problem, 0, phase, found.A)
+        end = run_phase(problem, 0, phase, found.A)
         if end.stopped:
             return _stop_at(pilot, drawn, end.status)
         if end.stats.secondary is None:
@@ -350,16 +346,10 @@ class Schedule:
 
     @property
     def _precision_of_steps(self) -> str:
-        """Precision of the products of a refinement but for its last: fast ones where whitening blurs codes by more."""
+        """Precision of the products of a refinement: fast ones where whitening blurs codes by more than these do."""
         context, precision = self.context, self.context.phases[-1].precision
         blurred = context.whitening.measure_blur(context.samples.n_samples) > MIN_BLUR
         return context.samples.backend.coarse_precision(precision) if blurred else precision
-
-    def _take_coarse_steps(self, problem: Problem, phase: Phase, found: Estimate) -> tuple[Problem, Estimate]:
-        """The refined estimate after steps on all samples by fast products, without l_p; and where to go on."""
-        phase = replace(phase, objective=primary_of(found.objective), precision=self._precision_of_steps)
-        end = run_phase(problem, 0, phase, found.A)
-        return replace(problem, first_phase=problem.first_phase + 1), end
 
     def _find_start(self, refinement: Refinement, pilot: Estimate, *, on_all: bool) -> Estimate | None:
         """The refined estimate on few samples, or None; where these are all there are, only where to begin."""
@@ -387,7 +377,7 @@ class Schedule:
         return Phase(
             WithSecondary(likelihood, lp, from_next_step=not at_once),
             PairwiseNewton(),
-            last.precision,
+            last.precision if few is self.context.samples else self._precision_of_steps,
             last.tol,
             min(last.max_iter, most),
             quantities=Quantities.GRADIENT | Quantities.MOMENTS,
