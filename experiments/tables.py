@@ -7,6 +7,7 @@ python -m experiments.tables --check    # write nothing; exit 1 if a page is not
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -32,6 +33,14 @@ README_SETS = ("flower.jpg in colour", "camera", "chelsea", "digits", "breast ca
 """Real data of the README: wins and both losses."""
 
 PEERS = ("FastICA logcosh", "FastICA exp", "Picard-O extended")
+EMBEDDINGS = {
+    "bg4096": ("n = 4096, r = 10⁶, density .1, whitened", "6 s"),
+    "bg2048": ("n = 2048, r = 10⁶, density .1, whitened", "1.5 s"),
+    "laplace768": ("n = 768, r = 5x10⁵, Laplace, whitened", "1 s"),
+    "plain1024": ("n = 1024, r = 10⁶, density .1", "0.4 s"),
+}
+"""Parts of `experiments.benchmarks.gpu.embeddings`: what they are, and how long they should take."""
+
 EXACT = 1e-6
 """Errors below are rounding in float32."""
 
@@ -190,6 +199,25 @@ def tabulate_gpu() -> str:
     return write_table(head, lines)
 
 
+def tabulate_embeddings() -> str:
+    """Fits of the size of embeddings on a graphics card, and first fits of a process."""
+    parts = json.loads((BENCHMARK_RESULTS / "embeddings.json").read_text(encoding="utf-8"))["parts"]
+    lines = []
+    for part, (problem, asked) in EMBEDDINGS.items():
+        for row in parts[part]["rows"]:
+            kind = f", {row['name'].split()[-1]}" if len(parts[part]["rows"]) > 1 else ""
+            found = f"{row['atoms']} of {row['of']}"
+            lines.append([problem + kind, tell_time(row["seconds"]), asked, found, f"{row['passes']:.1f}"])
+    for row in parts["cold"]["rows"]:
+        size = row["name"].split()[0].replace("=", " = ")
+        if row["name"].endswith("first, all"):
+            lines.append([f"{size}, r = 400 n, the first fit of a process", tell_time(row["fit"]), "1.5 s", "all", "-"])
+        elif row["name"].endswith(", all"):
+            kind, asked = row["name"].split()[1].rstrip(","), f"{1e3 * float(row['asked']):.0f} ms"
+            lines.append([f"{size}, r = 400 n, later, {kind}", tell_time(row["seconds"]), asked, "all", "-"])
+    return write_table(["problem", "whole fit", "goal", "atoms found", "passes"], lines)
+
+
 # --- error bars -------------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +246,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "limit": tabulate_limit,
     "speed": tabulate_speed,
     "gpu": tabulate_gpu,
+    "embeddings": tabulate_embeddings,
     "grid": tabulate_grid,
 }
 
