@@ -18,7 +18,13 @@ from elldict.data.dataset import ArrayDataset
 from elldict.estimation import Found, Search
 from elldict.result import Estimate
 from elldict.solver.amp import CorruptionLaw, measure_evidence
-from elldict.solver.corruption import SD_PER_DEVIATION, SparseCorruption, learn_from_limited, limit_entries
+from elldict.solver.corruption import (
+    SD_PER_DEVIATION,
+    SparseCorruption,
+    learn_from_limited,
+    limit_entries,
+    measure_kurtosis,
+)
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.evaluate import score_sparsity
 from elldict.solver.hits import learn_hits
@@ -98,14 +104,8 @@ def may_be_hit(raw: Matrix) -> bool:
     rows = rows - np.mean(rows, axis=0)
     rows = rows / np.std(rows, axis=0)
     others = rows @ random_orthonormal(n, n, np.random.default_rng(SEED))
-    kurtosis, tails = (HEAVIER * measure(others) for measure in (_measure_kurtosis, _measure_tails))
-    return _measure_kurtosis(rows) > kurtosis + LEAST_KURTOSIS or _measure_tails(rows) > tails + LEAST_TAILS
-
-
-def _measure_kurtosis(Z: Matrix) -> float:
-    """Median over columns of the excess kurtosis of Z (b, n); none if they have less than Gaussian ones."""
-    squares = Z**2
-    return max(0.0, float(np.median(np.mean(squares**2, axis=0) / np.mean(squares, axis=0) ** 2)) - 3)
+    kurtosis, tails = (HEAVIER * measure(others) for measure in (measure_kurtosis, _measure_tails))
+    return measure_kurtosis(rows) > kurtosis + LEAST_KURTOSIS or _measure_tails(rows) > tails + LEAST_TAILS
 
 
 def _measure_tails(Z: Matrix) -> float:

@@ -52,6 +52,10 @@ anew at every step, it would keep atoms from coming to rest."""
 MIN_NOISE_PER_MOVE = 0.5
 """The standard deviation of the noise stays above this many times the last move of any atom."""
 
+LIGHTER = 0.7
+"""Ratio of excess kurtoses of entries and of other directions below which no entry was hit: hits of half a standard
+deviation of a code leave .95, and some photographs, whose entries are sums of all codes, have less than .1."""
+
 SD_PER_DEVIATION, MAX_SD = 1.4826, 3.0
 """Standard deviation of a Gaussian value over its median absolute deviation, and how many of them an entry is limited
 to: with 4, entries are still sparse of which a tenth was hit; with 2, samples of 8 entries lose their codes."""
@@ -208,8 +212,21 @@ def suspects_corruption(rows: Array, whitening: Whitening, A: Array, law: SpikeS
     if whitening.to_white is not None or is_coarse(to_numpy(rows[:, 0])):
         return False
     # as few of them on every device: the host does this
-    few = rows[:: max(1, 4 * rows.shape[0] * rows.shape[1] // MAX_VALUES), :]
-    return looks_corrupted(to_numpy(few), A, law, rng)
+    few = to_numpy(rows[:: max(1, 4 * rows.shape[0] * rows.shape[1] // MAX_VALUES), :])
+    return looks_corrupted(few, A, law, rng) and not has_light_entries(few, rng)
+
+
+def has_light_entries(rows: NDArray[np.float64], rng: np.random.Generator) -> bool:
+    """Whether most entries of samples (b, n) have lighter tails than other directions, which hits would not leave."""
+    n = rows.shape[1]
+    others = rows / np.std(rows, axis=0) @ rng.standard_normal((n, n))
+    return measure_kurtosis(rows) < LIGHTER * measure_kurtosis(others)
+
+
+def measure_kurtosis(values: NDArray[np.float64]) -> float:
+    """Median over columns of the excess kurtosis of values (b, n); none if they have less than Gaussian ones."""
+    squares = values**2
+    return max(0.0, float(np.median(np.mean(squares**2, axis=0) / np.mean(squares, axis=0) ** 2)) - 3)
 
 
 def looks_corrupted(rows: NDArray[np.float64], A: Array, law: SpikeSlab, rng: np.random.Generator) -> bool:
