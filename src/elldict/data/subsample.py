@@ -40,7 +40,7 @@ class Minibatches(ArrayDataset):
     averages out, so that batches of a third of the size lead as far.
     """
 
-    def __init__(self, source: ArrayDataset, order: NDArray[np.int64], size: int) -> None:
+    def __init__(self, source: Dataset, order: NDArray[np.int64], size: int) -> None:
         self.source, self.order, self.n_passes = source, order, 0  # rows are taken in this order
         super().__init__(self._batch(0, size))
 
@@ -140,6 +140,16 @@ def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
         return backend.asarray(samples.take(index), dtype)
     rows = backend.xp.take(samples.X, backend.xp.asarray(index, device=backend.device), axis=0)
     return backend.xp.astype(rows, getattr(backend.xp, dtype), copy=False)
+
+
+def find_at_hand(samples: Dataset) -> Dataset | None:
+    """The samples, without a record of passes, if rows can be drawn of them again and again; or None.
+
+    They are in memory, weighted or not, or so few that a file or a cluster has them at once.
+    """
+    samples = getattr(samples, "unrecorded", samples)
+    held = samples.source if isinstance(samples, WeightedDataset) else samples
+    return samples if isinstance(held, ArrayDataset) or held.n_samples * held.n_features <= MAX_COPY else None
 
 
 def copy_coarse(samples: Dataset, precision: str) -> Dataset:

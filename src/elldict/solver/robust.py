@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, STORED, Array, Backend, find_principal_axes, to_numpy
-from elldict.data.dataset import ArrayDataset, Dataset
+from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, Whitening
-from elldict.data.subsample import Minibatches, copy_white
+from elldict.data.subsample import Minibatches, copy_white, find_at_hand
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar
@@ -161,10 +161,10 @@ class Climb:
         None if samples are too few, or not at hand.
         """
         problem, k = self.problem, int(A.shape[1])
-        samples = problem.white or problem.samples
+        samples = find_at_hand(problem.white or problem.samples)
         found: Estimate | None = None
         began_at: float | None = None
-        if not isinstance(samples, ArrayDataset):
+        if samples is None:
             return found, began_at
         r = samples.n_samples
         order = np.random.default_rng(BATCH_SEED).permutation(r)
