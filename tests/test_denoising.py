@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import dask.array as da
@@ -333,7 +334,7 @@ def test_torch_cleans_as_numpy_does(kind, models):
     model, X = models[kind]
     there = LpDictionaryLearning().set_params(**model.get_params())
     there.__dict__ |= {name: torch.asarray(v) if isinstance(v, np.ndarray) else v for name, v in vars(model).items()}
-    np.testing.assert_allclose(there.denoise(torch.asarray(X)).numpy(), model.denoise(X), atol=1e-10)
+    assert_alike_but_for_rounding(there.denoise(torch.asarray(X)).numpy(), model.denoise, X)
     assert there.denoise(torch.asarray(X, dtype=torch.float32)).dtype == torch.float32
 
 
@@ -345,8 +346,22 @@ def test_units_do_not_matter(models):
             np.testing.assert_allclose(other.denoise(1024 * X), 1024 * model.denoise(X), rtol=1e-9, atol=1e-6)
         else:
             scaled = replace(model._cleaning.reorder(np.arange(24), 1 / 8))
-            again = guess_codes(8 * X, model.unmixing_, scaled)
-            np.testing.assert_allclose(again, 8 * guess_codes(X, model.unmixing_, model._cleaning), atol=1e-8)
+            again = guess_codes(8 * X, model.unmixing_, scaled) / 8  # powers of 64 that are no whole ones are rounded
+            assert_alike_but_for_rounding(again, partial(guess_codes, A=model.unmixing_, model=model._cleaning), X)
+
+
+def assert_alike_but_for_rounding(found, clean, X):
+    """Equal to clean(X), in samples that the last digit of X hardly moves, which are nearly all.
+
+    Message passing goes in circles where more codes and hits are active than a sample tells apart, and where none is a
+    code, so that all that is left to tell is rounding: dozens of rounds make 1e-16 up to 1e-6. There a hundredth of
+    the noise, of 0.05, is asked for, which would add 1e-4 of it to the squared error.
+    """
+    expected, digit = clean(X), np.finfo(float).eps * np.random.default_rng(0).choice([-1, 1], X.shape)
+    steady = np.max(np.abs(clean(X * (1 + digit)) - expected), axis=1) < 1e-12
+    assert np.mean(steady) > 0.95
+    np.testing.assert_allclose(found[steady], expected[steady], atol=1e-10)
+    np.testing.assert_allclose(found[~steady], expected[~steady], atol=0.01 * 0.05)
 
 
 def make_noisy():
