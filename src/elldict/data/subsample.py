@@ -145,11 +145,13 @@ def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
 def find_at_hand(samples: Dataset) -> Dataset | None:
     """The samples, without a record of passes, if rows can be drawn of them again and again; or None.
 
-    They are in memory, weighted or not, or so few that a file or a cluster has them at once.
+    They are on a card, or so few that a file or a cluster has them at once: by their number alone, wherever they are, so
+    that the same samples give the same bits.
     """
     samples = getattr(samples, "unrecorded", samples)
     held = samples.source if isinstance(samples, WeightedDataset) else samples
-    return samples if isinstance(held, ArrayDataset) or held.n_samples * held.n_features <= MAX_COPY else None
+    on_card = held.backend.on_gpu and isinstance(held, ArrayDataset)
+    return samples if on_card or held.n_samples * held.n_features <= MAX_COPY else None
 
 
 def copy_coarse(samples: Dataset, precision: str) -> Dataset:
