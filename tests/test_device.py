@@ -32,7 +32,7 @@ from elldict.solver.evaluate import evaluate
 from elldict.solver.loop import FitLog, Phase, Problem
 from elldict.solver.mixture import fit_mixture
 from elldict.solver.objective import Lp, Quantities
-from elldict.solver.schedule import use_newton
+from elldict.solver.pilot import use_newton
 from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_roughly, fit_spike_slab, update_spike_slab
 
 
@@ -429,7 +429,7 @@ def test_a_search_in_vain_is_given_up_with_how_many_samples_it_takes(monkeypatch
     """Three steps find nothing. Laplace codes of 64 directions need 1.2 k^2 / kappa^2 = 550; thirty times that here."""
     monkeypatch.setattr("elldict.solver.sample_size.MIN_WORK", 0.0)
     monkeypatch.setattr("elldict.solver.sample_size.MIN_RATIO", 40.0)
-    monkeypatch.setattr("elldict.solver.schedule.looks_gaussian", lambda stats: True)
+    monkeypatch.setattr("elldict.solver.pilot.looks_gaussian", lambda stats: True)
     X = np.random.default_rng(0).laplace(size=(n_samples, 64))
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")

@@ -19,14 +19,8 @@ from elldict.solver.cuda_graph import CudaGraphStepper
 from elldict.solver.directions import power_step, random_orthonormal
 from elldict.solver.loop import PILOT_TOL, FitLog, Phase, choose_precision, run_starts
 from elldict.solver.objective import Lp
-from elldict.solver.schedule import (
-    FitContext,
-    approach_any_law,
-    estimate_by_subsamples,
-    estimate_on_all,
-    finish_any_law,
-    use_newton,
-)
+from elldict.solver.pilot import FitContext, use_newton
+from elldict.solver.schedule import approach_any_law, estimate_by_subsamples, estimate_on_all, finish_any_law
 from elldict.validation import check_n_components
 
 LEAST_AXIS = 1e-6

@@ -34,7 +34,8 @@ data.statistics: find_principal_axes is_positive_definite
 estimation: random_orthonormal make_atoms signs_of_largest bound_codes estimate_by_subsamples
 estimator: fit_dictionary place_on_device
 fit: doubt_samples seek_competing_basis estimate_errors make_result doubt_estimate
-solver.schedule: run_starts run_phases run_phase draw_rows _weigh_evidence suspects_corruption is_exact
+solver.pilot: run_starts run_phases
+solver.schedule: run_phases run_phase draw_rows _weigh_evidence suspects_corruption is_exact
 solver.loop: evaluate polar
 solver.refine: run_phases follows_spike_slab
 solver.robust: run_phase fit_mixture update_mixture estimate_crossed turn
