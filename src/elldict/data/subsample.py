@@ -145,8 +145,8 @@ def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
 def find_at_hand(samples: Dataset) -> Dataset | None:
     """The samples, without a record of passes, if rows can be drawn of them again and again; or None.
 
-    They are on a card, or so few that a file or a cluster has them at once: by their number alone, wherever they are, so
-    that the same samples give the same bits.
+    They are on a card, or so few that a file or a cluster has them at once: by their number alone, wherever they are,
+    so that the same samples give the same bits.
     """
     samples = getattr(samples, "unrecorded", samples)
     held = samples.source if isinstance(samples, WeightedDataset) else samples
