@@ -32,7 +32,10 @@ def site(tmp_path_factory):
     ignored = shutil.ignore_patterns("auto_examples", "api", "__pycache__")
     for name in ("docs", "examples"):
         shutil.copytree(ROOT / name, root / name, ignore=ignored)
-    linked = [f"{RESULTS}/README.md", f"{RESULTS}/gpu.jsonl", "experiments/reproduction/results/report.html"]
+    linked = [
+        *(f"{RESULTS}/{name}" for name in ("README.md", "gpu.jsonl", "embeddings.json")),
+        "experiments/reproduction/results/report.html",
+    ]
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", *linked):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
