@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from elldict import LpDictionaryLearning, competing_bases
-from elldict.competing_bases import lies_along_entries, measure_differences
+from elldict.competing_bases import lies_along_entries, may_be_hit, measure_differences
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import recovery_error
 from elldict.solver.amp import CorruptionLaw, measure_evidence
-from elldict.solver.corruption import limit_entries
+from elldict.solver.corruption import has_light_entries, limit_entries
 from elldict.solver.law_tests import score_laws
 from elldict.solver.rounding import add_rounding_errors, is_coarse
 
@@ -48,6 +48,26 @@ def test_fault_37_samples_with_large_errors_in_a_few_entries_are_cleaned(rate: f
     # the error is a mean over 120 angles: a factor 2 is more than five standard deviations
     assert error / 2 < model.expected_error_ < 2 * error
     assert rate / 2 < model.corruption_rate_ < 2 * rate
+
+
+@pytest.mark.parametrize(("rate", "size"), CORRUPTIONS)
+def test_hit_entries_have_heavier_tails_than_other_directions(rate: float, size: float) -> None:
+    hit, plain = draw(rate, size)[0], draw(0.0, 0.0)[0]
+    assert may_be_hit(hit)
+    assert not may_be_hit(plain)
+    loud = plain * np.exp(np.random.default_rng(1).standard_normal((len(plain), 1)))
+    assert not may_be_hit(loud)
+    assert not has_light_entries(hit, np.random.default_rng(0))
+
+
+def test_entries_that_are_sums_of_all_codes_are_light_and_none_was_hit() -> None:
+    """Gaussian entries of a random rotation, but for one direction of rare codes that is spread over all of them."""
+    rng = np.random.default_rng(0)
+    n = 16
+    X = rng.uniform(-1, 1, (4000, n))  # an excess kurtosis of -1.2 in entries, of -1.2 / n in their sums
+    X += 3 * (rng.random((4000, 1)) < 0.02) * rng.standard_normal((4000, 1)) / math.sqrt(n)
+    assert has_light_entries(X, np.random.default_rng(0))
+    assert not may_be_hit(X)
 
 
 @pytest.mark.parametrize("refine", ["auto", "sparse-corruption"])

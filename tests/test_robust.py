@@ -16,11 +16,13 @@ from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Loudness, Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import match_atoms, recovery_error
+from elldict.result import Estimate
+from elldict.solver import robust
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, pairwise_angles, polar, random_orthonormal
-from elldict.solver.evaluate import evaluate
-from elldict.solver.law_tests import differ_in_loudness, follows_spike_slab
-from elldict.solver.mixture import MixtureLikelihood, fit_mixture
+from elldict.solver.evaluate import Statistics, evaluate
+from elldict.solver.law_tests import LawTests, differ_in_loudness, follows_spike_slab
+from elldict.solver.mixture import GROUPED_BINS, MixtureLikelihood, fit_mixture, group_bins, make_components
 from elldict.solver.objective import Lp, Quantities
 from elldict.solver.robust import estimate_crossed
 
@@ -133,6 +135,43 @@ def test_other_codes_do_not_follow_it_and_loud_ones_are_told(law):
     drawn = CodeSubsample.draw(samples, whitening, np.random.default_rng(0))
     assert not follows_spike_slab(drawn, np.eye(20))
     assert differ_in_loudness(drawn, np.eye(20)) == (law == "loud")
+
+
+@pytest.mark.parametrize("kind", ["sparse", "mixed", "loud"])
+def test_a_settled_pilot_is_refused_if_its_codes_are_loud_and_no_other_is(kind, loud):
+    """Sparse codes whose atoms are mixed a little, by angles of .05, are nearly sparse: refinements are for them."""
+    rng = np.random.default_rng(0)
+    X, atoms, _ = make_bernoulli_gaussian(n_samples=5000, n_features=30, density=0.2, noise_std=0.1, random_state=0)
+    if kind == "mixed":
+        angles = rng.standard_normal((30, 30))
+        atoms = polar(atoms + 0.05 / math.sqrt(30) * (angles - angles.T) @ atoms)
+    if kind == "loud":
+        X, atoms = loud
+    samples, whitening = prepare(X, whiten=False)
+    drawn = CodeSubsample.draw(samples, whitening, rng)
+    tests = LawTests(drawn, whitening, len(X), rng)
+    pilot = Estimate(atoms, Lp(3.0), Statistics(float(len(X))), converged=True, stopped=False, status="")
+    assert tests.refuses_pilot(pilot) == (kind == "loud")
+    assert not tests.refuses_pilot(replace(pilot, converged=False))
+
+
+def test_first_steps_on_batches_lead_as_far_as_steps_on_all_samples(loud, monkeypatch):
+    """Both end near one maximum: five per cent of the rise, at which they end, is less than errors of few samples."""
+    X, dictionary = loud
+    by_batches = fit(X, halves=False)
+    monkeypatch.setattr(robust, "BATCH_SHARES", ())
+    on_all = fit(X, halves=False)
+    assert by_batches.n_passes_ < on_all.n_passes_
+    errors = [recovery_error(model.components_, dictionary) for model in (by_batches, on_all)]
+    assert errors[0] < 1.25 * errors[1]
+
+
+def test_weights_of_a_mixture_are_fitted_to_groups_of_bins():
+    """Densities of a group are means over its bins, so that both make the same histogram."""
+    parts = make_components()
+    np.testing.assert_allclose(group_bins(parts.q) / GROUPED_BINS, parts.grouped)
+    law = np.random.default_rng(0).dirichlet(np.ones(len(parts.q)))
+    np.testing.assert_allclose(group_bins((law @ parts.q)[None]), GROUPED_BINS * (law @ parts.grouped)[None])
 
 
 def test_atoms_of_loud_samples_are_found_where_samples_as_they_are_hide_them(loud):
