@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from numpy.typing import NDArray
 
 from elldict import LpDictionaryLearning, competing_bases
@@ -61,11 +62,10 @@ def test_hit_entries_have_heavier_tails_than_other_directions(rate: float, size:
 
 
 def test_entries_that_are_sums_of_all_codes_are_light_and_none_was_hit() -> None:
-    """Gaussian entries of a random rotation, but for one direction of rare codes that is spread over all of them."""
-    rng = np.random.default_rng(0)
-    n = 16
-    X = rng.uniform(-1, 1, (4000, n))  # an excess kurtosis of -1.2 in entries, of -1.2 / n in their sums
-    X += 3 * (rng.random((4000, 1)) < 0.02) * rng.standard_normal((4000, 1)) / math.sqrt(n)
+    """Each is a sum of all n codes, of kurtosis k, and has k / n; other directions have 3 k / (n + 2) in the mean."""
+    rng, n = np.random.default_rng(0), 16
+    codes = rng.standard_normal((4000, n)) * (rng.random((4000, n)) < 0.1)
+    X = codes @ scipy.linalg.hadamard(n) / math.sqrt(n)
     assert has_light_entries(X, np.random.default_rng(0))
     assert not may_be_hit(X)
 
