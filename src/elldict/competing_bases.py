@@ -102,7 +102,10 @@ def may_be_hit(raw: Matrix) -> bool:
         return True
     rows, n = raw / largest, raw.shape[1]
     rows = rows - np.mean(rows, axis=0)
-    rows = rows / np.std(rows, axis=0)
+    scales = np.std(rows, axis=0)
+    if not np.all(scales > 0):
+        return True
+    rows = rows / scales
     others = rows @ random_orthonormal(n, n, np.random.default_rng(SEED))
     kurtosis, tails = (HEAVIER * measure(others) for measure in (measure_kurtosis, _measure_tails))
     return measure_kurtosis(rows) > kurtosis + LEAST_KURTOSIS or _measure_tails(rows) > tails + LEAST_TAILS

@@ -218,8 +218,10 @@ def suspects_corruption(rows: Array, whitening: Whitening, A: Array, law: SpikeS
 
 def has_light_entries(rows: NDArray[np.float64], rng: np.random.Generator) -> bool:
     """Whether most entries of samples (b, n) have lighter tails than other directions, which hits would not leave."""
-    n = rows.shape[1]
-    others = rows / np.std(rows, axis=0) @ rng.standard_normal((n, n))
+    n, scales = rows.shape[1], np.std(rows, axis=0)
+    if not np.all(scales > 0):
+        return False
+    others = rows / scales @ rng.standard_normal((n, n))
     return measure_kurtosis(rows) < LIGHTER * measure_kurtosis(others)
 
 

@@ -63,7 +63,8 @@ def estimate_by_subsamples(context: FitContext, starts: Starts) -> Outcome:
     pilot, problem, history, n_before = schedule.run_pilot(starts)
     if pilot.given_up:
         return context.drawn.complete(pilot), (*history, *problem.iterations[n_before:])
-    estimate = schedule.refine(pilot, problem) if schedule.will_refine and not schedule.is_loud(pilot) else None
+    will_refine = schedule.will_refine and not schedule.rules_out_refinement(pilot)
+    estimate = schedule.refine(pilot, problem) if will_refine else None
     refined = estimate or pilot
     tried = not is_exact_estimate(refined) and schedule.refuses_law(refined, problem)
     if tried:
@@ -102,8 +103,8 @@ def _without_codes(estimate: Estimate) -> Estimate:
 class Schedule(PilotSearch):
     """A fit on its way from few samples to all: the l_p estimate, its refinement, or that for codes of any law."""
 
-    def is_loud(self, pilot: Estimate) -> bool:
-        """Whether samples differ in loudness so much, or in so many ways, that no refinement needs to be tried."""
+    def rules_out_refinement(self, pilot: Estimate) -> bool:
+        """Whether samples differ much in loudness, or differ in it and codes follow no spike-and-slab law."""
         return self.tests_laws and (self.tests.is_very_loud(pilot) or self.tests.refuses_pilot(pilot))
 
     def estimate_robustly(self, pilot: Estimate, problem: Problem, *, at_last: bool = False) -> Estimate | None:
