@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict.backend.base import multiply, to_numpy, total
+from elldict.backend.base import NUMPY, to_numpy, total
 from elldict.data.statistics import SampleStatistics, Whitening
 from elldict.exceptions import (
     DataChangedWarning,
@@ -203,10 +203,12 @@ def make_result(
 
 def _measure_codes(unmixing: NDArray[np.float64], statistics: SampleStatistics) -> Vector:
     """Root mean square (m,) of the codes of all samples."""
-    size = float(np.max(np.abs(unmixing)))  # in units of which squares do not overflow
-    rows = unmixing / size
-    squares = np.maximum(np.sum(multiply(rows, statistics.scatter, statistics.backend) * rows, axis=1), 0.0)
-    return np.asarray(np.sqrt(squares) * (size * statistics.unit))
+    backend = statistics.backend if statistics.backend.prefers_products else NUMPY
+    xp, rows = backend.xp, backend.asarray(unmixing, "float64")
+    size = float(xp.max(xp.abs(rows)))  # in units of which squares do not overflow
+    rows = rows / size
+    squares = to_numpy(xp.sum((rows @ backend.asarray(statistics.scatter, "float64")) * rows, axis=1))
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)) * (size * statistics.unit))
 
 
 Doubt = tuple[type[Warning], str]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, take_rows, to_numpy
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, SampleStatistics, Whitening, bound_codes, compute_statistics
+from elldict.data.subsample import whiten_on_card
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.cuda_graph import CudaGraphStepper
@@ -89,7 +89,8 @@ class Search:
         else:
             run = estimate_on_all if options.solver == "power" else estimate_by_subsamples
             asked = (options.refine, seen, options.n_init, options.normalize if loudness is None else None)
-            estimate, history = run(FitContext(samples, sought, log, self.phases, rng, *asked), starts)
+            white = whiten_on_card(samples, whitening)  # on which steps take less time
+            estimate, history = run(FitContext(white, sought, log, self.phases, rng, *asked), starts)
         if loudness is not None:  # the law is that of samples as they are
             law = drawn.fit_law(estimate.A, None if estimate.lp_stats is None else estimate.lp_stats.signs)
             estimate = replace(estimate, loudness=loudness, law=law)
@@ -118,8 +119,8 @@ class Search:
         self, estimate: Estimate, drawn: CodeSubsample, rng: np.random.Generator, log: FitLog
     ) -> FitContext:
         normalize = None if estimate.loudness is None else "samples"
-        refine = self.options.refine
-        return FitContext(self.samples, self.whitening, log, self.phases, rng, refine, drawn, normalize=normalize)
+        white, refine = whiten_on_card(self.samples, self.whitening), self.options.refine
+        return FitContext(white, self.whitening, log, self.phases, rng, refine, drawn, normalize=normalize)
 
     def _draw(self, rng: np.random.Generator) -> CodeSubsample:
         return CodeSubsample.draw(self.samples, self.whitening, np.random.default_rng(int(rng.integers(2**62))))
@@ -148,7 +149,7 @@ class Found:
         """Components and unmixing (m, n)."""
         search, A = self.search, self.estimate.A
         backend = Backend.of(A) if Backend.of(A).prefers_products else NUMPY
-        rows = backend.asarray(to_numpy(A)[self.order], "float64")
+        rows = take_rows(backend.asarray(A, "float64"), self.order)
         return make_atoms(rows, search.whitening.move_to(backend), search.statistics, search.n_components)
 
 
@@ -181,20 +182,23 @@ def make_atoms(
 
     Atoms beyond the rank of the samples, whose codes are all zero, come last.
     """
-    components, unmixing = to_numpy(whitening.components(A)), to_numpy(whitening.unmixing(A))
+    atoms = whitening.components(A)
+    signs = signs_of_largest(atoms)
+    components, unmixing = to_numpy(signs * atoms), to_numpy(signs * whitening.unmixing(A))
     missing = n_components - len(A)
     if missing:
         unused = _canonical_basis(statistics.eigenvectors[:, statistics.rank :])[:missing]
+        unused = signs_of_largest(unused) * unused
         components, unmixing = np.vstack([components, unused]), np.vstack([unmixing, unused])
-    signs = signs_of_largest(components)
-    return signs * components, signs * unmixing
+    return components, unmixing
 
 
-def signs_of_largest(rows: NDArray[Any]) -> NDArray[Any]:
-    """Sign of the first entry that is as large as any; entries that differ by rounding alone count as equal."""
-    sizes = np.abs(rows)
-    first = np.argmax(sizes >= (1 - 1e-5) * np.max(sizes, axis=1, keepdims=True), axis=1)
-    return np.asarray(np.sign(rows[np.arange(len(rows)), first])[:, None])
+def signs_of_largest(rows: Array) -> Array:
+    """Sign (m, 1) of the first entry that is as large as any; entries that differ by rounding alone count as equal."""
+    xp = Backend.of(rows).xp
+    sizes = xp.abs(rows)
+    large = xp.astype(sizes >= (1 - 1e-5) * xp.max(sizes, axis=1, keepdims=True), xp.int8)
+    return xp.sign(xp.take_along_axis(rows, xp.argmax(large, axis=1)[:, None], axis=1))
 
 
 def _canonical_basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:

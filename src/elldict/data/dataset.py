@@ -304,6 +304,7 @@ class ArrayDataset:
     X: Array
     tile_rows: int = 0  # 0 for those of `rows_per_tile`
     feature_names: Sequence[str] | None = None
+    white: bool = False  # rows are samples in whitened coordinates, not as they were given
     n_samples: int = field(init=False)
     n_features: int = field(init=False)
     dtype: str = field(init=False)  # of the tiles: integers, booleans and half precision are widened
@@ -379,6 +380,11 @@ class ArrayDataset:
     def _tile(self, bounds: tuple[int, int]) -> Array:
         xp = self.backend.xp
         return xp.astype(self.X[bounds[0] : bounds[1], :], getattr(xp, self.dtype), copy=False)
+
+
+def is_white(samples: Dataset) -> bool:
+    """Whether rows are samples in whitened coordinates already."""
+    return isinstance(samples, ArrayDataset) and samples.white
 
 
 @dataclass(frozen=True)

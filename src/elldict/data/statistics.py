@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, find_principal_axes, is_positive_definite, to_numpy, total
+from elldict.backend.base import (
+    NUMPY,
+    Array,
+    Backend,
+    find_principal_axes,
+    is_positive_definite,
+    multiply_by_itself,
+    to_numpy,
+    total,
+)
 from elldict.data.dataset import Dataset, NonFinite, find_non_finite, non_finite_error
 
 LARGEST_EXPONENT = {"float32": 110, "float64": 1000}
@@ -22,6 +31,9 @@ SAFE_EXPONENT = {"float32": 40, "float64": 300}
 
 UNIT_EXPONENT = {"float32": 125, "float64": 1021}
 """Units are kept between 2**-this and 2**this, where both are ordinary numbers."""
+
+MIN_BLUR = 2e-5
+"""Variance of what whitening leaves in codes from which fast products do: to round white samples adds 2e-7."""
 
 FULL_RANK_CONDITION = 100.0
 """Condition number up to which no direction is rounding alone, so that eigenvalues need not be computed."""
@@ -100,7 +112,7 @@ class StatisticsKernel:
             Y = Y - xp.astype(mean, dtype)
             if weights is not None:
                 Y = Y * xp.astype(xp.sqrt(weights), dtype)[:, None]
-            scatter = xp.astype(Y.T @ Y, xp.float64, copy=False) * shrink**2
+            scatter = xp.astype(multiply_by_itself(Y), xp.float64, copy=False) * shrink**2
             return PartialStatistics(counts[0], exponent, mean * shrink, scatter, peak * shrink, None, rows, counts[1])
 
         return visit
@@ -161,8 +173,10 @@ class SampleStatistics:
         if self.tested.get(FULL_RANK_CONDITION) and limit >= FULL_RANK_CONDITION:
             return True
         if limit not in self.tested:
-            largest = float(np.max(np.sum(np.abs(self.scatter), axis=1)))
-            least = self.scatter - np.diag(np.full(self.n_features, largest / limit))
+            backend = self.backend if self.backend.prefers_products else NUMPY
+            xp, scatter = backend.xp, backend.asarray(self.scatter, "float64")
+            largest = float(xp.max(xp.sum(xp.abs(scatter), axis=1)))
+            least = scatter - largest / limit * xp.eye(self.n_features, dtype=scatter.dtype, device=backend.device)
             self.tested[limit] = is_positive_definite(self.backend.asarray(least, "float64"))
         return self.tested[limit]
 
@@ -217,7 +231,7 @@ def compute_statistics(samples: Dataset, *, center: bool, precise: bool) -> Samp
     found = samples.sum(StatisticsKernel(precision))
     if found.non_finite is not None:
         raise non_finite_error(samples, found.non_finite)
-    mean, scatter = to_numpy(found.mean), to_numpy(found.scatter) / found.weight
+    mean, scatter = to_numpy(found.mean), to_numpy(found.scatter / found.weight)
     if not center:
         scatter = scatter + np.outer(mean, mean)
     if not np.any(scatter):
@@ -310,8 +324,15 @@ class Whitening:
             span, variances = statistics.eigenvectors[:, :k].T, statistics.eigenvalues[:k]
         if not whiten:
             return cls(scale, mean, span, span, False, np.diag(variances) / statistics.rms**2)
-        std = np.sqrt(variances[:, None]) / statistics.rms
-        return cls(scale, mean, span / std, span * std, whitened=True, n_discarded=k - len(span))
+        std, n_discarded = np.sqrt(variances[:, None]) / statistics.rms, k - len(span)
+        backend = statistics.backend
+        if not backend.prefers_products:
+            return cls(scale, mean, span / std, span * std, whitened=True, n_discarded=n_discarded)
+        rows, lengths = backend.asarray(span, "float64"), backend.asarray(std, "float64")
+        there = cls(scale, None, rows / lengths, rows * lengths, whitened=True, n_discarded=n_discarded)
+        here = replace(there, mean=mean, to_white=to_numpy(there.to_white), from_white=to_numpy(there.from_white))
+        here.moved[backend] = replace(there, mean=None if mean is None else backend.asarray(mean, "float64"))
+        return here
 
     def move_to(self, backend: Backend) -> Whitening:
         """Return the same with its matrices in another backend, where they are moved once."""
@@ -333,6 +354,17 @@ class Whitening:
         variance 1 / 4r, and each code has its part of k others.
         """
         return 0.0 if self.to_white is None or not self.whitened else int(self.to_white.shape[0]) / (4 * n_samples)
+
+    def bears_fast_products(self, n_samples: float) -> bool:
+        """Whether what fast products round in whitening, or of samples that are whitened by them, is next to nothing.
+
+        Directions in which samples vary much are rounded in those in which they vary little.
+        """
+        if self.to_white is None or not self.whitened:
+            return False
+        xp = Backend.of(self.to_white).xp
+        lengths = xp.linalg.vector_norm(self.to_white, axis=1)
+        return self.measure_blur(n_samples) > MIN_BLUR * float(xp.max(lengths) / xp.min(lengths)) ** 2
 
     def whiten(self, rows: Array) -> Array:
         """Raw samples (b, n) as the solver sees them (b, k); for a few of them, in the backend of the matrices."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, to_numpy
-from elldict.data.dataset import ArrayDataset, Dataset, Kernel, S, count_row_bytes
-from elldict.data.statistics import Whitening
+from elldict.backend.base import NUMPY, Array, Backend, multiply_coarsely, to_numpy
+from elldict.data.dataset import ArrayDataset, Dataset, Kernel, S, count_row_bytes, is_white, tile_bounds
+from elldict.data.statistics import IDENTITY, Whitening
 from elldict.data.weighted import WeightedDataset
 
 SUBSAMPLE_ROWS_PER_FEATURE, MIN_SUBSAMPLE_ROWS = 40, 1000
@@ -25,8 +26,16 @@ MIN_BATCH_WORK = 1e10
 """Samples of the first subsample times the square of features from which a card begins with minibatches, n = 630 on:
 products of a step take about as long as its calls there, and a subsample misleads where samples are few."""
 
-MAX_BYTES, MAX_GPU_BYTES, MAX_GPU_SHARE = 2**25, 2**33, 1 / 12
-"""Size of the largest subsample short of all samples: subsamples are copies. And share of the memory of a card."""
+MIN_BATCHES = 3
+"""Batches that differ: with fewer, steps see the same samples again before these have averaged out."""
+
+MAX_BYTES, MAX_GPU_BYTES, MAX_GPU_SHARE, MAX_WHITE_SHARE = 2**25, 2**33, 1 / 12, 1 / 4
+"""Size of the largest subsample short of all samples: subsamples are copies. And shares of the memory of a card, for
+these and for whitened copies of all samples."""
+
+BATCH_WORK = 1e11
+"""Samples of a minibatch times the square of features, at least, on a card: its calls take as long as products of so
+many, and steps on more samples are fewer."""
 
 MIN_COPY, MAX_COPY = 2**17, 2**23
 """Values of samples from which, if they are float64, and up to which, steps are taken on a copy of them: of fewer,
@@ -42,7 +51,7 @@ class Minibatches(ArrayDataset):
 
     def __init__(self, source: Dataset, order: NDArray[np.int64], size: int) -> None:
         self.source, self.order, self.n_passes = source, order, 0  # rows are taken in this order
-        super().__init__(self._batch(0, size))
+        super().__init__(self._batch(0, size), white=is_white(source))
 
     def sum(self, kernel: Kernel[S]) -> S:
         """Add up what the kernel makes of the next batch."""
@@ -82,8 +91,8 @@ class Subsampler:
         if 3 * self.first > r or r * n <= 2**17:  # evaluated in less than a millisecond: fewer would save nothing
             most = 0
         self.most = min(2 * r // 3, most)
-        if samples.backend.on_gpu:
-            most = self.sizes[-1] if self.sizes else 0
+        if samples.backend.on_gpu:  # which takes batches of samples at hand without a copy of all of them
+            most = 0 if not self.sizes else r if isinstance(samples, ArrayDataset) else self.sizes[-1]
         # rows in the order in which batches and levels take them; a copy, so that all the others are forgotten
         few = r < 2**24 and not samples.backend.on_gpu
         self.order = rng.permutation(r)[:most].copy() if few else rng.choice(r, most, replace=False).astype(np.int64)
@@ -101,7 +110,10 @@ class Subsampler:
         n = self.samples.n_features
         if self.samples.backend.prefers_few_calls and self.first * n * n < MIN_BATCH_WORK:
             return self.subsample(self.first)
-        return self.minibatches(max(MIN_BATCH_ROWS, BATCH_ROWS_PER_FEATURE * n)) or self.subsample(self.first)
+        size = max(MIN_BATCH_ROWS, BATCH_ROWS_PER_FEATURE * n)
+        if self.samples.backend.prefers_few_calls:
+            size = max(size, min(round(BATCH_WORK / n**2), len(self.order) // MIN_BATCHES))
+        return self.minibatches(size) or self.subsample(self.first)
 
     def minibatches(self, size: int) -> Minibatches | None:
         """Batches of this size; None if there would not be two of them."""
@@ -115,14 +127,14 @@ class Subsampler:
     def held_out(self) -> Dataset:
         """Samples that no batch has seen."""
         source, order = self._source
-        return ArrayDataset(take_as(source, np.sort(order[-self.n_held_out :]), self.samples.dtype))
+        return take_some(source, np.sort(order[-self.n_held_out :]), self.samples.dtype)
 
     def subsample(self, size: int) -> Dataset:
         """So many samples, or all."""
         if size > self.most:
             return self.samples
         source, order = self._source
-        return ArrayDataset(take_as(source, np.sort(order[:size]), self.samples.dtype))
+        return take_some(source, np.sort(order[:size]), self.samples.dtype)
 
     @cached_property
     def _source(self) -> tuple[Dataset, NDArray[np.int64]]:
@@ -130,7 +142,12 @@ class Subsampler:
         if isinstance(self.samples, ArrayDataset) or self.samples.backend.on_gpu:
             return self.samples, self.order
         index = np.sort(self.order)
-        return ArrayDataset(take_as(self.samples, index, self.samples.dtype)), np.searchsorted(index, self.order)
+        return take_some(self.samples, index, self.samples.dtype), np.searchsorted(index, self.order)
+
+
+def take_some(samples: Dataset, index: NDArray[np.int64], dtype: str) -> ArrayDataset:
+    """Some of the samples, by sorted index, as samples of their own."""
+    return ArrayDataset(take_as(samples, index, dtype), white=is_white(samples))
 
 
 def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
@@ -163,15 +180,52 @@ def copy_coarse(samples: Dataset, precision: str) -> Dataset:
     return ArrayDataset(np.asarray(samples.X, dtype=np.float32))
 
 
+def whiten_on_card(samples: Dataset, whitening: Whitening) -> Dataset:
+    """A copy of samples on a card in whitened coordinates, and normalised if asked; as they are if it cannot be held.
+
+    Its passes need no products of matrices to whiten gradients, and its rounding by fast products is not that of large
+    directions in small ones.
+    """
+    held = getattr(samples, "unrecorded", samples)
+    backend, known = held.backend, is_white(held)
+    if not backend.prefers_products or not isinstance(held, ArrayDataset) or not (known or whitening.whitened):
+        return samples
+    k = held.n_features if known or whitening.to_white is None else int(whitening.to_white.shape[0])
+    if held.n_samples * k * (4 if held.dtype == "float32" else 8) > MAX_WHITE_SHARE * backend.memory_bytes:
+        return samples
+    xp, dtype = backend.xp, getattr(backend.xp, held.dtype)
+    white = xp.empty((held.n_samples, k), dtype=dtype, device=backend.device)
+    local = replace(IDENTITY, loudness=whitening.loudness) if known else whitening.move_to(backend)
+    fast = held.dtype == "float32" and not known and local.bears_fast_products(held.n_samples)
+    for first, last in tile_bounds(held.n_samples, held.tile_rows):
+        rows = xp.astype(held.X[first:last, :], dtype if known or fast else xp.float64, copy=False)
+        white[first:last, :] = whiten_coarsely(rows, local) if fast else local.whiten(rows)
+    return ArrayDataset(white, white=True)
+
+
+def whiten_coarsely(rows: Array, whitening: Whitening) -> Array:
+    """Float32 samples (b, n) in whitened coordinates, by fast products."""
+    xp = Backend.of(rows).xp
+    centred = rows if whitening.mean is None else rows - xp.astype(whitening.mean, rows.dtype)
+    white = whitening.scale * multiply_coarsely(centred, xp.astype(whitening.to_white, rows.dtype).T)
+    return white if whitening.loudness is None else whitening.loudness.normalize(white)
+
+
 def copy_white(samples: Dataset, whitening: Whitening) -> Dataset | None:
     """The samples in whitened coordinates, normalised, in float32; None if that is too much to hold.
 
     Dozens of steps are taken on them, which need neither the features of samples nor more digits than noise leaves. By
-    NumPy, whatever library the samples are of: sums of float32 values would differ in the last digits of these.
+    NumPy, whatever library the samples are of: sums of float32 values would differ in the last digits of these. Or by a
+    card, on which they are.
     """
     r, n = samples.n_samples, samples.n_features
     k = n if whitening.to_white is None else int(whitening.to_white.shape[0])
     least = MIN_COPY if samples.dtype == "float64" else 0
+    if samples.backend.prefers_products:
+        if is_white(samples) and whitening.loudness is None:
+            return samples
+        copied = whiten_on_card(samples, whitening)
+        return copied if is_white(copied) else None
     if samples.backend.on_gpu or isinstance(samples, WeightedDataset) or not least <= r * k <= MAX_COPY:
         return None
     whitening = whitening.move_to(NUMPY)

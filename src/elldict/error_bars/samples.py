@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, to_numpy
-from elldict.data.dataset import Dataset
+from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.statistics import Whitening
+from elldict.data.subsample import take_as
 from elldict.data.weighted import list_distinct
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample
@@ -85,7 +86,9 @@ def measure_serial_dependence(samples: Dataset, whitening: Whitening, estimate: 
     starts = np.linspace(0, r - rows, N_RUNS).astype(np.int64)
     index = (starts[:, None] + np.arange(rows)).ravel()
     backend = Backend.of(estimate.A)
-    white = whitening.move_to(backend).whiten(backend.asarray(samples.take(index), "float64"))
+    at_hand = isinstance(samples, ArrayDataset) and samples.backend == backend
+    taken = take_as(samples, index, "float64") if at_hand else backend.asarray(samples.take(index), "float64")
+    white = whitening.move_to(backend).whiten(taken)
     if estimate.loudness is not None:
         white = estimate.loudness.normalize(white)
     Z = white @ estimate.A.T

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, real_dtype, to_numpy
-from elldict.data.dataset import Dataset
+from elldict.backend.base import NUMPY, Array, Backend, real_dtype, take_rows, to_numpy
+from elldict.data.dataset import Dataset, is_white
 from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import take_as
 from elldict.result import Estimate
@@ -80,7 +80,7 @@ class CodeSubsample:
         index = np.sort(rng.choice(r, min(r, most), replace=False)).astype(np.int64)
         if backend.on_gpu:
             raw = take_as(samples, index, "float64")
-            rows = whitening.move_to(backend).whiten(raw)
+            rows = raw if is_white(samples) else whitening.move_to(backend).whiten(raw)
             often = rows[:: max(1, 8 * len(index) // MAX_ROWS), :]
             return cls(rows, often, rows, LEAST_NOISE[samples.dtype], raw)
         raw = samples.take(index)
@@ -177,7 +177,7 @@ class CodeSubsample:
     def codes_of_pairs(self, A: Array, pairs: list[MixedPair]) -> NDArray[np.float64]:
         """Codes (b, 2 p) of the atoms of p pairs, those of a pair side by side."""
         atoms = [atom for pair in pairs for atom in (pair.first, pair.second)]
-        return to_numpy(compute_codes(self.for_pairs, Backend.of(A).asarray(to_numpy(A)[atoms], "float64")))
+        return to_numpy(compute_codes(self.for_pairs, take_rows(A, np.asarray(atoms))))
 
     def update_on_device(
         self, A: Array, old: Array, squared_moves: Array, law: Array, coefficients: tuple[Array, Array]

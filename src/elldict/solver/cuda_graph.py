@@ -17,9 +17,9 @@ from elldict.data.dataset import ArrayDataset
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import (
-    ORTHONORMAL,
     PairwiseNewton,
     lack_of_orthonormality,
+    orthonormalize,
     polar,
     polar_nearby,
     power_step,
@@ -171,9 +171,7 @@ class CudaGraphStepper(Stepper):
     ) -> Estimate:
         """End the phase, with A orthonormal to rounding and the law of its codes on the host."""
         end = super().finish(moved, here, status, converged=converged, stopped=stopped)
-        A = polar_nearby(end.A)
-        if not float(lack_of_orthonormality(A)) < ORTHONORMAL:
-            A = polar(end.A)
+        A = orthonormalize(end.A)
         objective = self.phase.objective
         if self.here.law is not None:
             assert isinstance(objective, SpikeSlabLikelihood)
@@ -192,7 +190,8 @@ class CudaGraphStepper(Stepper):
         assert isinstance(self.phase.direction, PairwiseNewton)
         self.here.copy_from(self.there)
         # whether the products converged is found out when the numbers are read
-        self._arrive_at(polar_nearby(self.phase.direction.move_along_tangent(self.view, self.here.A)[0]))
+        direction = replace(self.phase.direction, coarse=False)
+        self._arrive_at(polar_nearby(direction.move_along_tangent(self.view, self.here.A)[0]))
 
     def _arrive_at(self, A: Array) -> None:
         """Evaluate A, a step away from here, and call it there."""

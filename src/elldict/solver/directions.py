@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import operator
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, svd
+from elldict.backend.base import MIN_DRAWN_ON_CARD, NUMPY, Array, Backend, multiply_coarsely, svd
 from elldict.solver.evaluate import Statistics
 from elldict.solver.objective import Quantities
 
@@ -22,6 +23,16 @@ MAX_POLAR_STEPS = 24
 ORTHONORMAL = 1e-12
 """Largest entry of A A^T - I that counts as rounding."""
 
+
+POLAR_STEPS, LARGEST_STEPS = {"coarse": 4, "full": 6}, 6
+"""Of the iteration from scaled rows: three take squares of singular values from .3 to .999, five to rounding. And of
+the power iteration that finds the largest of them."""
+
+MIN_COARSE = 1024
+"""Atoms from which fast products of matrices take less time than those in float64."""
+
+MAX_COARSE_LACK = 0.05
+"""Largest entry of A A^T - I before the last of these steps from which they have not converged."""
 
 FAR_CURVATURE, MAX_ANGLE = 0.15, 0.3
 """Of Newton's step: its least relative curvature far from a maximum, larger than close to one; and its longest turn, in
@@ -82,8 +93,15 @@ def polar(G: Array) -> Array:
 
 
 def random_orthonormal(m: int, n: int, rng: np.random.Generator, backend: Backend = NUMPY) -> Array:
-    """Uniformly distributed (Haar) orthonormal rows, shape (m, n); the same ones on every backend."""
-    return polar(backend.asarray(rng.standard_normal((m, n)), "float64"))
+    """Uniformly distributed (Haar) orthonormal rows, shape (m, n).
+
+    The same ones on every backend, but for very many, which a card draws itself.
+    """
+    drawn = backend.draw_normal((m, n), rng)
+    if not (backend.prefers_products and m * n >= MIN_DRAWN_ON_CARD):
+        return polar(drawn)
+    Q, R = backend.xp.linalg.qr(drawn.T)  # a quarter of the price
+    return (Q * backend.xp.sign(backend.xp.linalg.diagonal(R))).T + 0.0
 
 
 @dataclass(frozen=True)
@@ -104,15 +122,24 @@ class PairwiseNewton:
     unidentifiable: NDArray[np.bool_] | None = (
         None  # (m,) atoms whose angles with each other are chance: left as they are
     )
+    coarse: bool = False  # by fast products: rows are orthonormal to three digits only
 
     def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""
         return self.move(stats, A)
 
+    def make_coarse(self, precision: str, n_atoms: int) -> PairwiseNewton:
+        """The same with steps as coarse as products of samples in this precision are, if that saves time."""
+        return replace(self, coarse=precision == "tfloat32" and n_atoms >= MIN_COARSE)
+
     def move(self, stats: Statistics, A: Array, further: Array | None = None) -> Array:
         """Move A (m, k) by the rotation of these angles, and by `further` ones (m, m)."""
         backend = Backend.of(A)
         moved, angles = self.move_along_tangent(stats, A)
+        if self.coarse and angles is not None:
+            whole = angles if further is None else angles + further
+            turned = turn_by_products(A, whole, coarse=True)
+            return turn(A, whole) if turned is None else turned
         if further is not None:
             return turn(polar(moved), further) if angles is None else turn(A, angles + further)
         if angles is None:
@@ -120,6 +147,9 @@ class PairwiseNewton:
         if backend.prefers_products:  # far from orthonormal they do not converge
             turned = polar_nearby(moved)
             if float(lack_of_orthonormality(turned)) < ORTHONORMAL:
+                return turned
+            turned = turn_by_products(A, angles, coarse=False)
+            if turned is not None:
                 return turned
         return turn(A, angles)
 
@@ -129,13 +159,14 @@ class PairwiseNewton:
         xp, kernels = backend.xp, backend.kernels
         m, k = A.shape
         if kernels is None or self.crossed is not None or self.unidentifiable is not None:
-            angles = pairwise_angles(stats, stats.G, A, self.least_curvature, self.crossed)
+            angles = pairwise_angles(stats, stats.G, A, self.least_curvature, self.crossed, coarse=self.coarse)
             if self.crossed is not None:  # of codes that depend on each other a few pairs are hardly told apart
                 angles = xp.clip(angles, -self.max_angle, self.max_angle)
             angles = angles if self.unidentifiable is None else leave_out(angles, self.unidentifiable)
             squares = xp.sum(angles * angles)
         else:
-            angles, squares = kernels.angles(stats.G @ A.T, stats.slope, stats.z2, stats.weight, self.least_curvature)
+            C = multiply_by_rows(stats.G, A, coarse=self.coarse)
+            angles, squares = kernels.angles(C, stats.slope, stats.z2, stats.weight, self.least_curvature)
         outside = None if m == k else self._turn_outwards(stats, A)
         squares = squares if outside is None else squares + xp.sum(outside * outside)
         # as much as the longest step allows, without reading a number from the device
@@ -143,7 +174,7 @@ class PairwiseNewton:
         if outside is not None:
             return shrink * (angles @ A + outside) + A, None
         angles = shrink * angles
-        return A + angles @ A, angles
+        return A if self.coarse else A + angles @ A, angles
 
     def _turn_outwards(self, stats: Statistics, A: Array) -> Array:
         """Steps (m, k) out of the span of the atoms."""
@@ -168,23 +199,78 @@ def turn(A: Array, angles: Array) -> Array:
     return backend.xp.linalg.solve(identity - half, A + half @ A)
 
 
+def turn_by_products(A: Array, angles: Array, *, coarse: bool) -> Array | None:
+    """The same by products of matrices alone, which a card does faster; None if that fails.
+
+    If `coarse`, by fast products: orthonormal to three digits, which the next step begins with. The polar factor of
+    X = A + angles A: with E = X X^T - I, the next X is X + (3/8 E^2 - E/2) X, so that rounding is relative to E. The
+    squares of the singular values of X lie between one and 1 + the largest eigenvalue of E; X is scaled so that one is
+    in their middle.
+    """
+    xp, multiply = Backend.of(A).xp, multiply_coarsely if coarse else operator.matmul
+    rows, angles = (xp.astype(each, xp.float32 if coarse else xp.float64, copy=False) for each in (A, angles))
+    identity = xp.eye(int(A.shape[0]), dtype=rows.dtype, device=rows.device)
+    X = rows + multiply(angles, rows)
+    E = multiply(X, X.T) - identity
+    scale = 2 / (2 + 1.1 * find_largest_eigenvalue(E))
+    X, E = X * xp.sqrt(scale), scale * E + (scale - 1) * identity
+    for _ in range(POLAR_STEPS["coarse" if coarse else "full"]):
+        X = X + multiply(0.375 * multiply(E, E) - 0.5 * E, X)
+        before, E = E, multiply(X, X.T) - identity
+    lack = float(xp.max(xp.abs(before if coarse else E)))
+    return xp.astype(X, A.dtype) if lack < (MAX_COARSE_LACK if coarse else ORTHONORMAL) else None  # NaN is none
+
+
+def find_largest_eigenvalue(E: Array) -> Array:
+    """About the largest eigenvalue of a matrix without negative ones, and no more than that, as an array of one number.
+
+    By power iteration from its row with the largest diagonal entry.
+    """
+    xp = Backend.of(E).xp
+    v = xp.take(E, xp.reshape(xp.argmax(xp.linalg.diagonal(E)), (1,)), axis=0)[0, :]
+    tiny = float(np.finfo(np.float32).tiny)
+    for _ in range(LARGEST_STEPS):
+        v = E @ (v / (xp.linalg.vector_norm(v) + tiny))
+    return xp.linalg.vector_norm(v)
+
+
+def multiply_by_rows(G: Array, A: Array, *, coarse: bool) -> Array:
+    """Return G A^T (m, m) in float64; by fast products if they are to be `coarse`."""
+    if not coarse:
+        return G @ A.T
+    xp = Backend.of(A).xp
+    return xp.astype(multiply_coarsely(xp.astype(G, xp.float32), xp.astype(A, xp.float32).T), A.dtype)
+
+
 def pairwise_angles(
-    stats: Statistics, G: Array, A: Array, least_curvature: float, crossed: Array | None = None
+    stats: Statistics,
+    G: Array,
+    A: Array,
+    least_curvature: float,
+    crossed: Array | None = None,
+    *,
+    coarse: bool = False,
 ) -> Array:
     """Antisymmetric angles (m, m) by which Newton's step turns the atoms; G is the gradient.
 
     `crossed` (m, m) is E g_i' z_j^2, for independent codes a product of means.
     """
-    C, curvature = pairwise_curvature(stats, G, A, least_curvature, crossed)
+    C, curvature = pairwise_curvature(stats, G, A, least_curvature, crossed, coarse=coarse)
     return (C - C.T) / curvature
 
 
 def pairwise_curvature(
-    stats: Statistics, G: Array, A: Array, least_curvature: float, crossed: Array | None = None
+    stats: Statistics,
+    G: Array,
+    A: Array,
+    least_curvature: float,
+    crossed: Array | None = None,
+    *,
+    coarse: bool = False,
 ) -> tuple[Array, Array]:
     """C = E[g(Z) Z^T] (m, m), and the curvatures (m, m) of the angles of pairs, no smaller than is allowed."""
     xp = Backend.of(A).xp
-    C = G @ A.T / stats.weight
+    C = multiply_by_rows(G, A, coarse=coarse) / stats.weight
     own = xp.linalg.diagonal(C)
     both, size = own[:, None] + own[None, :], xp.abs(own)
     if crossed is None:
@@ -199,8 +285,8 @@ def leave_out(angles: Array, unidentifiable: NDArray[np.bool_]) -> Array:
     """The same angles (m, m), but zero between two atoms that are unidentifiable (m,)."""
     if not np.any(unidentifiable):
         return angles
-    kept = 1.0 - np.outer(unidentifiable, unidentifiable)
-    return angles * Backend.of(angles).asarray(kept, "float64")
+    chance = Backend.of(angles).asarray(unidentifiable, "float64")
+    return angles * (1.0 - chance[:, None] * chance[None, :])
 
 
 @dataclass(frozen=True)
@@ -265,6 +351,12 @@ def polar_nearby(X: Array, steps: int = 3) -> Array:
         S = X @ X.T
         X = 1.875 * X + (0.375 * (S @ S) - 1.25 * S) @ X
     return X
+
+
+def orthonormalize(A: Array) -> Array:
+    """The orthonormal rows closest to rows A (m, k) that are nearly so, to rounding."""
+    found = polar_nearby(A)
+    return found if float(lack_of_orthonormality(found)) < ORTHONORMAL else polar(A)
 
 
 def lack_of_orthonormality(X: Array) -> Array:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import STORED, Array, Backend, make_workspace, to_numpy, total
-from elldict.data.dataset import Dataset
-from elldict.data.statistics import Loudness, Whitening
+from elldict.data.dataset import Dataset, is_white
+from elldict.data.statistics import IDENTITY, Loudness, Whitening
 from elldict.solver.objective import (
     CentredL4,
     Lp,
@@ -278,6 +278,8 @@ def evaluate(
     samples: Dataset, whitening: Whitening, objective: Objective, A: Array, quantities: Quantities, precision: str
 ) -> Statistics:
     """One pass: statistics of the objective at A (m, k), in whitened coordinates."""
+    if is_white(samples):
+        whitening = replace(IDENTITY, loudness=whitening.loudness)
     B = whitening.to_unmixing(A)
     loudness, whitener = whitening.loudness, None
     if loudness is not None and A.shape[0] < A.shape[1]:  # codes of all directions would tell |y|^2, these do not

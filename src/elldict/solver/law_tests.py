@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, to_numpy, total
+from elldict.backend.base import NUMPY, Array, Backend, take_rows, to_numpy, total
 from elldict.data.statistics import Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
@@ -175,7 +175,7 @@ def follows_spike_slab(drawn: CodeSubsample, A: Array, law: SpikeSlab | None = N
     It is symmetric: codes that are skewed beyond chance do not follow it.
     """
     few = choose_few(A)
-    Z = to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[few]))
+    Z = to_numpy(compute_codes(thin(drawn.rows), take_rows(A, few)))
     if np.mean(find_skewed(count_bins(Z, np.std(Z, axis=0)))) > MAX_SKEWED:
         return False
     if law is None:
@@ -229,7 +229,7 @@ def depend_on_each_other(drawn: CodeSubsample, A: Array) -> bool:
 
 
 def _measure_drawn_loudness(drawn: CodeSubsample, A: Array) -> tuple[float, float]:
-    return measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
+    return measure_loudness(to_numpy(compute_codes(thin(drawn.rows), take_rows(A, choose_few(A)))))
 
 
 def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from elldict.backend.base import NUMPY, Array, Backend, total
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import IDENTITY, Whitening
 from elldict.result import Callback, Estimate, Iterate, Iteration
-from elldict.solver.directions import Direction, polar, power_step
+from elldict.solver.directions import Direction, orthonormalize, polar, power_step
 from elldict.solver.evaluate import Statistics, evaluate, score_sparsity
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, primary_of
 from elldict.theory.error_bars import atom_errors
@@ -177,7 +177,10 @@ def run_starts(
     whitening = whitening if samples.backend == NUMPY else whitening.move_to(samples.backend)
     for number, start in enumerate(starts):
         problem = Problem(samples, whitening, log, share, start=number)
-        first = start if whitening.to_white is None else polar(start)  # projected rows are no longer orthonormal
+        if whitening.to_white is None:
+            first = start
+        else:  # projected rows are no longer orthonormal
+            first = orthonormalize(start) if samples.backend.prefers_products else polar(start)
         end = run_phases(samples.backend.asarray(first, "float64"), problem, phases)
         ends.append((end, problem))
         history.extend(problem.iterations)
@@ -329,6 +332,7 @@ class Stepper:
     ) -> Estimate:
         """End the phase: after the last step only if it cannot have lowered the objective, or is small."""
         A = moved if converged or self.phase.direction.monotone else here.A
+        A = orthonormalize(A) if getattr(self.phase.direction, "coarse", False) else A
         return Estimate(A, here.objective, here.stats, converged, stopped, status)
 
 

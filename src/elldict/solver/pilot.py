@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Backend, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import GROWTH, Minibatches, Subsampler
@@ -173,15 +173,16 @@ class PilotSearch:
         begin at a random rotation of each other, where chance has no part in how they look.
         """
         objective = phase.objective
-        if pilot.stopped or not (isinstance(objective, Lp) and objective.signed):
+        # steps on minibatches that were too few, and lead somewhere, go on with larger ones
+        on_its_way = phase.minibatches and not (pilot.converged or looks_gaussian_unseen(pilot.stats))
+        if pilot.stopped or on_its_way or not (isinstance(objective, Lp) and objective.signed):
             return pilot
         which = np.flatnonzero(look_gaussian(pilot, unseen=phase.minibatches))
         if len(which) < 2:
             return pilot
-        A, backend = to_numpy(pilot.A).copy(), Backend.of(pilot.A)
-        A[which] = random_orthonormal(len(which), len(which), self.context.rng) @ A[which]
+        A = rotate_rows(pilot.A, which, self.context.rng)
         phase = replace(phase, objective=replace(objective, if_in_doubt=-1.0))
-        other = run_phases(backend.asarray(A, "float64"), problem, [phase])
+        other = run_phases(A, problem, [phase])
         if other.stopped or np.sum(look_gaussian(other, unseen=phase.minibatches)) < len(which):
             return replace(other, objective=pilot.objective)
         return replace(pilot, n_iter=other.n_iter)
@@ -204,7 +205,10 @@ class PilotSearch:
             fraction = SUBSAMPLE_NOISE_FRACTION if few_calls else 2 * SUBSAMPLE_NOISE_FRACTION
             options |= {"noise_fraction": fraction, "give_up": looks_gaussian, "skip_final_evaluation": not few_calls}
             options["precision"] = samples.backend.coarse_precision(phases[-1].precision)
+        m = int(self.context.drawn.rows.shape[1])
         for number, phase in enumerate(phases):  # digits beyond the default are left to the final phase
+            if isinstance(phase.direction, PairwiseNewton):
+                options["direction"] = phase.direction.make_coarse(options["precision"], m)
             phases[number] = replace(phase, tol=max(phase.tol, DEFAULT_TOL), **options)
         return phases
 
@@ -242,6 +246,21 @@ class PilotSearch:
 
     def _share_of(self, samples: Dataset) -> float:
         return samples.n_samples / self.context.samples.n_samples
+
+
+def rotate_rows(A: Array, which: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    """A (m, k) with some of its rows replaced by a random rotation of them."""
+    own = Backend.of(A)
+    backend = own if own.prefers_products else NUMPY
+    xp, A = backend.xp, backend.asarray(A, "float64")
+    others = np.setdiff1d(np.arange(int(A.shape[0])), which)
+
+    def take(rows: Array, index: NDArray[np.int64]) -> Array:
+        return xp.take(rows, xp.asarray(index, device=backend.device), axis=0)
+
+    rotated = random_orthonormal(len(which), len(which), rng, backend) @ take(A, which)
+    both = xp.concat([rotated, take(A, others)], axis=0)
+    return own.asarray(take(both, np.argsort(np.concatenate([which, others]))), "float64")
 
 
 def use_newton(phase: Phase, *, signed: bool) -> Phase:

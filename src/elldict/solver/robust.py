@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, STORED, Array, Backend, find_principal_axes, to_numpy
-from elldict.data.dataset import Dataset
+from elldict.data.dataset import ArrayDataset, Dataset
 from elldict.data.statistics import Loudness, Whitening
-from elldict.data.subsample import Minibatches, copy_white, find_at_hand
+from elldict.data.subsample import Minibatches, copy_white, find_at_hand, take_as
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar
@@ -292,8 +292,9 @@ class RobustEstimator:
         # the narrowest component is a hundred times wider than fast products round
         precision = backend.coarse_precision(lp.precision)
         if copied is not None:
-            backend, precision = NUMPY, copied.dtype
-            problem = replace(problem, whitening=problem.whitening.move_to(NUMPY), white=copied)
+            if not backend.prefers_products:
+                backend, precision = NUMPY, copied.dtype
+            problem = replace(problem, whitening=problem.whitening.move_to(backend), white=copied)
         rows = normalize_rows(backend.asarray(self.rows, "float64"), loudness)
         return Climb(problem, backend.asarray(rows, STORED[precision]), backend, precision, lp)
 
@@ -336,10 +337,17 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     r = samples.n_samples
     b = min(r, max(TEST_ROWS, MAX_VALUES // samples.n_features))
     index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
+    backend = samples.backend
+    if backend.prefers_products and isinstance(samples, ArrayDataset):
+        taken = take_as(samples, index, "float64")
+        white = taken if samples.white else whitening.move_to(backend).whiten(taken)
+        weighted = white * backend.xp.sum(white * white, axis=1, keepdims=True)
+        axes = backend.xp.linalg.eigh(weighted.T @ white)[1]
+        return np.ascontiguousarray(to_numpy(thin(white))), axes.T + 0.0
     rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
     weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
-    axes = find_principal_axes(weighted.T @ rows, samples.backend)[1]
-    return np.ascontiguousarray(thin(rows)), samples.backend.asarray(axes[:, ::-1].T, "float64")
+    axes = find_principal_axes(weighted.T @ rows, backend)[1]
+    return np.ascontiguousarray(thin(rows)), backend.asarray(axes[:, ::-1].T, "float64")
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:

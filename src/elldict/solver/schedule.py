@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, total
-from elldict.data.dataset import Dataset
+from elldict.data.dataset import Dataset, is_white
+from elldict.data.statistics import MIN_BLUR
 from elldict.data.subsample import Subsampler
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
@@ -44,9 +45,6 @@ FINAL_NOISE_FRACTION = 0.25
 MAX_FINAL_PASSES, MAX_ONLY_PASSES = 8, 20
 """Iterations on all samples after which a refinement leads nowhere, if it was begun on fewer and if not. Codes without
 noise take 8 to 13 from the l_p estimate of a few hundred samples."""
-
-MIN_BLUR = 1e-4
-"""Variance of what whitening leaves in codes from which fast products do: rounding them adds 2e-7."""
 
 
 def estimate_on_all(context: FitContext, starts: Starts) -> Outcome:
@@ -202,8 +200,12 @@ class Schedule(PilotSearch):
     def _precision_of_steps(self) -> str:
         """Precision of the products of a refinement: fast ones where whitening blurs codes by more than these do."""
         context, precision = self.context, self.context.phases[-1].precision
-        blurred = context.whitening.measure_blur(context.samples.n_samples) > MIN_BLUR
-        return context.samples.backend.coarse_precision(precision) if blurred else precision
+        samples, r = context.samples, context.samples.n_samples
+        if is_white(samples):
+            blurred = context.whitening.measure_blur(r) > MIN_BLUR
+        else:
+            blurred = context.whitening.bears_fast_products(r)
+        return samples.backend.coarse_precision(precision) if blurred else precision
 
     def _find_start(self, refinement: Refinement, pilot: Estimate, *, on_all: bool) -> Estimate | None:
         """The refined estimate on few samples, or None; where these are all there are, only where to begin."""

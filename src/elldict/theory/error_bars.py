@@ -48,7 +48,8 @@ class CodeMoments:
         variance = xp.where((h1 > 0) & (h2 > 0), variance, xp.full_like(variance, math.inf))
         left_out = xp.eye(int(cross.shape[0]), dtype=variance.dtype, device=backend.device) > 0
         if unidentifiable is not None:
-            left_out = left_out | (backend.asarray(np.outer(unidentifiable, unidentifiable), "float64") > 0)
+            chance = backend.asarray(unidentifiable, "float64") > 0
+            left_out = left_out | (chance[:, None] & chance[None, :])
         return xp.where(left_out, xp.zeros_like(variance), variance)
 
 
