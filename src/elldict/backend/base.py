@@ -358,6 +358,17 @@ class GpuWork(FreshWork):
         with torch.products(fast=self._fast):
             return a @ b
 
+    def take(self, table: Array, index: Array, into: str) -> Array:  # noqa: ARG002
+        """Entries of a table at an index of any shape, none of which is negative."""
+        return torch.take(table, index)
+
+    def column_sums(self, array: Array) -> Array:
+        """Sums over the rows of a tile (b, m), in float64; of codes by fast products, in which they are added up."""
+        if not self._fast or self._weights is not None:
+            return super().column_sums(array)
+        xp = Backend.of(array).xp
+        return xp.astype(xp.sum(array, axis=0), xp.float64)
+
 
 FLOAT32_ROWS = 256
 """Rows of a float32 tile that are added up in float32: short enough to keep six digits."""

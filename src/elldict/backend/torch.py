@@ -65,6 +65,13 @@ def draw_normal(shape: tuple[int, int], seed: int, device: Any) -> Array:
     return torch.randn(shape, generator=generator, dtype=torch.float64, device=device)
 
 
+def take(table: Array, index: Array) -> Array:
+    """Entries of a table at an index of any shape, none of which is negative."""
+    import torch  # noqa: PLC0415
+
+    return torch.take(table, index)
+
+
 def copy_to_host(tensor: Array) -> NDArray[Any]:
     """A tensor of a card as a NumPy array; a large one piece by piece, through memory that the card can write to.
 

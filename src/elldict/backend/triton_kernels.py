@@ -21,12 +21,14 @@ ROWS, STEP, COLUMNS, WARPS = 512, 16, 64, 4
 MAX_SETTLED_ATOMS = 4096
 """Atoms whose parameters one program can hold side by side."""
 
-needs_moments = True
-"""Whether a pass that asks for no moments goes without the kernels, which sum them up."""
+needs_moments = False
+"""Whether a pass that asks for no moments goes without the kernels."""
 
 LP_SUMS = ("weight", "magnitude", "z2", "g2")
 LIKELIHOOD_SUMS = ("z2", "below", "logs", "missing", "bend", "g2")
 SECONDARY_SUMS = ("weight", "magnitude", "secondary_g2", "cross")
+SMOOTH_SUMS = ("z2", "power", "weight", "steep", "magnitude", "g2")
+MIXTURE_SUMS = ("value", "slope", "z2", "g2")
 
 
 @triton.jit
@@ -123,6 +125,76 @@ def _likelihood(
         _put(sums, 7, n_sums, magnitudes, block, columns, m, used)
         _put(sums, 8, n_sums, others, block, columns, m, used)
         _put(sums, 9, n_sums, crosses, block, columns, m, used)
+
+
+@triton.jit
+def _smooth(
+    Z, G, sums, b, m,
+    ROWS: tl.constexpr, STEP: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    n_parts = tl.cdiv(m, COLUMNS)
+    block = (tl.program_id(0) // n_parts).to(tl.int64)
+    columns = (tl.program_id(0) % n_parts) * COLUMNS + tl.arange(0, COLUMNS)
+    used = columns < m
+    zero = tl.zeros((STEP, COLUMNS), Z.dtype.element_ty)
+    squares, powers, weights, steeps, magnitudes, gradients = zero, zero, zero, zero, zero, zero
+    for k in range(0, ROWS, STEP):
+        rows = block * ROWS + k + tl.arange(0, STEP)
+        inside = (rows < b)[:, None] & used[None, :]
+        place = rows[:, None] * m + columns[None, :]
+        z = tl.load(Z + place, inside, 0.0)
+        s = z * z + 1
+        power = tl.sqrt(s)
+        weight = power / s
+        g = z - weight * z
+        tl.store(G + place, g, inside)
+        squares += z * z
+        powers += tl.where(inside, power, 0.0)
+        weights += tl.where(inside, weight, 0.0)
+        steeps += tl.where(inside, weight / s, 0.0)
+        magnitudes += tl.abs(z)
+        gradients += g * g
+    _put(sums, 0, 6, squares, block, columns, m, used)
+    _put(sums, 1, 6, powers, block, columns, m, used)
+    _put(sums, 2, 6, weights, block, columns, m, used)
+    _put(sums, 3, 6, steeps, block, columns, m, used)
+    _put(sums, 4, 6, magnitudes, block, columns, m, used)
+    _put(sums, 5, 6, gradients, block, columns, m, used)
+
+
+@triton.jit
+def _mixture(
+    Z, G, sums, stds, levels, linears, seconds, b, m,
+    BINS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Bins and tables are those of `elldict.solver.mixture`."""
+    n_parts = tl.cdiv(m, COLUMNS)
+    block = (tl.program_id(0) // n_parts).to(tl.int64)
+    columns = (tl.program_id(0) % n_parts) * COLUMNS + tl.arange(0, COLUMNS)
+    used = columns < m
+    std = tl.load(stds + columns, used, 1.0)[None, :]
+    zero = tl.zeros((STEP, COLUMNS), Z.dtype.element_ty)
+    values, slopes, squares, gradients = zero, zero, zero, zero
+    for k in range(0, ROWS, STEP):
+        rows = block * ROWS + k + tl.arange(0, STEP)
+        inside = (rows < b)[:, None] & used[None, :]
+        place = rows[:, None] * m + columns[None, :]
+        z = tl.load(Z + place, inside, 0.0)
+        u = z / (tl.abs(z) + std) * (BINS // 2) + BINS // 2
+        bins = columns[None, :] * BINS + tl.minimum(u, BINS - 1.0).to(tl.int32)
+        linear = tl.load(linears + bins, inside, 0.0)
+        second = tl.load(seconds + bins, inside, 0.0)
+        curved = second * z
+        g = linear + curved
+        tl.store(G + place, g, inside)
+        values += tl.load(levels + bins, inside, 0.0) + z * (linear + 0.5 * curved)
+        slopes += second
+        squares += z * z
+        gradients += g * g
+    _put(sums, 0, 4, values, block, columns, m, used)
+    _put(sums, 1, 4, slopes, block, columns, m, used)
+    _put(sums, 2, 4, squares, block, columns, m, used)
+    _put(sums, 3, 4, gradients, block, columns, m, used)
 
 
 @triton.jit
@@ -247,13 +319,35 @@ def _settle(
     tl.store(same, tl.where(alike, 1.0, 0.0))
 
 
-def lp(Z: Array, p: float) -> tuple[Array, dict[str, Array]]:
-    """G = |z|^(p-2) z for codes Z (b, m), and float64 sums over rows of weight |z|^(p-2), magnitude |z|, z2 and g2."""
+def lp(Z: Array, p: float, *, moments: bool = True) -> tuple[Array, dict[str, Array]]:  # noqa: ARG001
+    """G = |z|^(p-2) z for codes Z (b, m), and float64 sums over rows of weight |z|^(p-2), magnitude |z|, z2 and g2.
+
+    Sums are made whether or not they are asked for: they cost nothing.
+    """
     Z = Z.contiguous()
     b, m = Z.shape
     G, (grid, sums) = torch.empty_like(Z), _grid(Z, len(LP_SUMS))
     _lp[grid](Z, G, sums, b, m, float(p - 2), ROWS, STEP, COLUMNS, num_warps=WARPS)
     return G, _added(sums, LP_SUMS)
+
+
+def smooth_lp(Z: Array, *, moments: bool = True) -> tuple[Array, dict[str, Array]]:  # noqa: ARG001
+    """G = z - z (z^2 + 1)^(-1/2), that of the smoothed l_1 norm, and sums over rows of what value and slope are of."""
+    Z = Z.contiguous()
+    b, m = Z.shape
+    G, (grid, sums) = torch.empty_like(Z), _grid(Z, len(SMOOTH_SUMS))
+    _smooth[grid](Z, G, sums, b, m, ROWS, STEP, COLUMNS, num_warps=WARPS)
+    return G, _added(sums, SMOOTH_SUMS)
+
+
+def mixture(Z: Array, std: Array, tables: tuple[Array, Array, Array]) -> tuple[Array, dict[str, Array]]:
+    """G of the likelihood of a mixture, and sums; tables expand log q about the centres of bins."""
+    Z = Z.contiguous()
+    b, m = Z.shape
+    bins = tables[0].shape[0] // m
+    G, (grid, sums) = torch.empty_like(Z), _grid(Z, len(MIXTURE_SUMS))
+    _mixture[grid](Z, G, sums, std, *tables, b, m, bins, ROWS, STEP, COLUMNS, num_warps=WARPS)
+    return G, _added(sums, MIXTURE_SUMS)
 
 
 def likelihood(Z: Array, offset: Array, rate: Array, p: float | None) -> tuple[Array, Array | None, dict[str, Array]]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Backend, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Loudness, SampleStatistics, Whitening
 from elldict.result import Estimate
@@ -42,7 +42,7 @@ LOUD_SHARE, MAX_ENERGY = 0.01, 0.8
 """Share of samples, the loudest ones, that may hold this share of all variance; beyond, they are outliers."""
 
 
-def estimate_saturation_errors(rows: Matrix, A: Matrix, phase: Phase) -> Vector | None:
+def estimate_saturation_errors(rows: Array, A: Array, phase: Phase) -> Vector | None:
     """Error of each row of A (n, n) because large values of features are too small: clipped, or bent by a sensor.
 
     The kurtosis of a feature is what those of the codes sum up to. Where it is lower, large values have been lost. The
@@ -52,45 +52,57 @@ def estimate_saturation_errors(rows: Matrix, A: Matrix, phase: Phase) -> Vector 
     lost = _measure_lost_kurtosis(rows, A)
     if lost is None:
         return None
+    rows, A = to_numpy(rows), to_numpy(A)
     limited = np.clip(rows, *(sign * _find_limit(rows, lost) * np.std(rows, axis=0) for sign in (-1, 1)))
     return _measure_displacement(rows, limited, A, phase)
 
 
-def _measure_lost_kurtosis(rows: Matrix, A: Matrix) -> float | None:
+def _measure_lost_kurtosis(rows: Array, A: Array) -> float | None:
     """Kurtosis, a mean over features, that codes have and features have not, for unit variance; None if chance may."""
+    backend = Backend.of(rows) if Backend.of(rows).prefers_products else NUMPY
+    rows, A = backend.asarray(rows, "float64"), backend.asarray(A, "float64")
     of_codes, of_features = _measure_cumulants(rows, A), _measure_cumulants(rows)
-    whole, *parts = ((A.T**4) @ codes - features for codes, features in zip(of_codes.T, of_features.T, strict=True))
+    shares = A.T**4
+    each = (shares @ of_codes[:, part] - of_features[:, part] for part in range(1 + N_PARTS))
+    whole, *parts = (to_numpy(lost) for lost in each)
     errors = np.std(parts, axis=0) / math.sqrt(N_PARTS - 1)
     scores = whole / np.where(errors > 0, errors, math.inf)
     if np.mean(whole) <= 0 or float(np.mean(scores**2)) < MIN_SCORE:
         return None
-    return float(np.mean(whole / np.mean(rows**2, axis=0) ** 2))
+    return float(np.mean(whole / to_numpy(backend.xp.mean(rows**2, axis=0)) ** 2))
 
 
-def _measure_cumulants(rows: Matrix, A: Matrix | None = None) -> Matrix:
+def _measure_cumulants(rows: Array, A: Array | None = None) -> Array:
     """Fourth cumulants of features of rows (b, n), or of codes at A: of all rows, then of each part; means are zero.
 
     Every eighth row is of the same part. Of shape (n, 1 + N_PARTS).
     """
-    sums = np.zeros((2, N_PARTS, rows.shape[1]))
+    backend = Backend.of(rows)
+    xp, sums = backend.xp, None
     for start in range(0, len(rows), BLOCK_ROWS):
-        block = rows[start : start + BLOCK_ROWS]
+        block = rows[start : start + BLOCK_ROWS, :]
         values = block if A is None else block @ A.T
         squares = values * values
-        sums += [_sum_by_part(squares), _sum_by_part(squares * squares)]
+        both = xp.stack([_sum_by_part(squares), _sum_by_part(squares * squares)])
+        sums = both if sums is None else sums + both
     counts = np.bincount(np.arange(len(rows)) % N_PARTS, minlength=N_PARTS)
-    number = np.concatenate([[len(rows)], counts])
-    second, fourth = (np.vstack([np.sum(each, axis=0), each]).T / number for each in sums)
-    return np.asarray(fourth - 3 * second**2)
+    number = backend.asarray(np.concatenate([[len(rows)], counts]), "float64")
+    assert sums is not None
+    whole = xp.concat([xp.sum(sums, axis=1, keepdims=True), sums], axis=1)
+    second, fourth = whole[0, :, :].T / number, whole[1, :, :].T / number
+    return fourth - 3 * second**2
 
 
-def _sum_by_part(values: Matrix) -> Matrix:
+def _sum_by_part(values: Array) -> Array:
     """Sums (N_PARTS, n) over every eighth row of values (b, n), begun at each of the first rows."""
-    b, n = values.shape
+    backend = Backend.of(values)
+    xp, (b, n) = backend.xp, values.shape
     whole = b // N_PARTS
-    sums = (np.ones(whole) @ values[: whole * N_PARTS].reshape(whole, -1)).reshape(N_PARTS, n)
-    sums[: b % N_PARTS] += values[whole * N_PARTS :]
-    return np.asarray(sums)
+    ones = xp.ones(whole, dtype=values.dtype, device=backend.device)
+    sums = xp.reshape(ones @ xp.reshape(values[: whole * N_PARTS, :], (whole, N_PARTS * n)), (N_PARTS, n))
+    if b % N_PARTS:
+        sums[: b % N_PARTS, :] += values[whole * N_PARTS :, :]
+    return sums
 
 
 def _find_limit(rows: Matrix, lost: float) -> float:
@@ -112,19 +124,22 @@ def _mean_kurtosis(X: Matrix) -> float:
     return float(np.mean(np.mean(squares * squares, axis=0) / np.mean(squares, axis=0) ** 2))
 
 
-def estimate_offset_errors(rows: Matrix, A: Matrix, phase: Phase) -> Vector:
+def estimate_offset_errors(rows: Array, A: Array, phase: Phase) -> Vector:
     """Error of each row of A (m,) because samples are not centred: where atoms of centred drawn samples lie."""
+    rows, A = to_numpy(rows), to_numpy(A)
     return _measure_displacement(rows, rows - np.mean(rows, axis=0), A, phase)
 
 
-def estimate_outlier_errors(rows: Matrix, A: Matrix, phase: Phase) -> Vector | None:
+def estimate_outlier_errors(rows: Array, A: Array, phase: Phase) -> Vector | None:
     """Error of each row of A (m,) because a few samples hold nearly all variance: where atoms of all others lie.
 
     These are sought from another start in samples that are normalised. None if there are no such samples.
     """
-    squares = np.sort(np.sum(rows**2, axis=1))[::-1]
+    xp = Backend.of(rows).xp
+    squares = np.sort(to_numpy(xp.sum(rows**2, axis=1)))[::-1]
     if np.sum(squares[: max(1, round(LOUD_SHARE * len(rows)))]) < MAX_ENERGY * np.sum(squares):
         return None
+    rows, A = to_numpy(rows), to_numpy(A)
     start = random_orthonormal(len(A), A.shape[1], np.random.default_rng(0))
     others = _settle(Loudness.of(rows).normalize(rows), start, phase)
     return np.asarray(1 - match_rows(A, others)[0] ** 4)

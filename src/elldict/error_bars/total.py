@@ -103,7 +103,7 @@ def _add_bias(errors: Errors, found: Found, *, exact: bool) -> Errors:
         noisy = None if exact else bias.estimate_noise_errors(estimate, whitening, statistics)
         atoms = atoms if noisy is None else atoms + noisy
     elif not (exact and estimate.refined == "bernoulli-gaussian"):
-        rows, A = to_numpy(found.drawn.rows), to_numpy(estimate.A)
+        rows, A = found.drawn.rows, estimate.A
         if is_far_from_centred(statistics, whitening):
             atoms = np.maximum(atoms, bias.estimate_offset_errors(rows, A, phase))
         if is_far_from_white(statistics, whitening):
