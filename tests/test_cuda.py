@@ -15,6 +15,7 @@ from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, polar, random_orthonormal
 from elldict.solver.evaluate import Statistics
 from elldict.solver.loop import mean_error
+from elldict.solver.mixture import MixtureLikelihood, fit_mixture
 from elldict.solver.objective import Lp, Quantities, WithSecondary, sum_term
 from elldict.solver.spike_slab import (
     CodeHistogram,
@@ -99,7 +100,7 @@ def all_sums(objective, Z, work):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("p", [0.5, 1.0, 2.5, 3.0, 4.0])
-@pytest.mark.parametrize("which", ["lp", "likelihood", "both"])
+@pytest.mark.parametrize("which", ["lp", "likelihood", "both", "mixture"])
 def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, which):
     if import_kernels() is None:
         pytest.skip("no Triton")
@@ -107,6 +108,7 @@ def test_kernels_that_read_codes_once_agree_with_torch(codes, model, dtype, p, w
         "lp": Lp(p),
         "likelihood": SpikeSlabLikelihood(model),
         "both": WithSecondary(SpikeSlabLikelihood(model), Lp(p)),
+        "mixture": MixtureLikelihood(fit_mixture(codes, np.ones(codes.shape[1]))),
     }[which]
     Z = on_card(codes.astype(dtype))
     fused = FreshWork()

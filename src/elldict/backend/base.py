@@ -308,6 +308,14 @@ def multiply_coarsely(a: Array, b: Array) -> Array:
         return a @ b
 
 
+def add_coarse_product(C: Array, a: Array, b: Array, *, share: float = 1.0, factor: float = 1.0) -> Array:
+    """Return share C + factor a b, of float32 matrices, by fast products and in one call where a card has them."""
+    backend = Backend.of(a)
+    if not (backend.on_gpu and is_torch(backend.xp)):
+        return share * C + factor * (a @ b)
+    return torch.add_fast_product(C, a, b, share, factor)
+
+
 def is_positive_definite(matrix: Array) -> bool:
     """Whether the Cholesky decomposition of a symmetric matrix exists."""
     try:

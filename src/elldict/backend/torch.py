@@ -65,6 +65,14 @@ def draw_normal(shape: tuple[int, int], seed: int, device: Any) -> Array:
     return torch.randn(shape, generator=generator, dtype=torch.float64, device=device)
 
 
+def add_fast_product(C: Array, a: Array, b: Array, share: float, factor: float) -> Array:
+    """Return share C + factor a b, by fast products."""
+    import torch  # noqa: PLC0415
+
+    with products(fast=True):
+        return torch.addmm(C, a, b, beta=share, alpha=factor)
+
+
 def take(table: Array, index: Array) -> Array:
     """Entries of a table at an index of any shape, none of which is negative."""
     import torch  # noqa: PLC0415

@@ -34,8 +34,7 @@ MAX_BYTES, MAX_GPU_BYTES, MAX_GPU_SHARE, MAX_WHITE_SHARE = 2**25, 2**33, 1 / 12,
 these and for whitened copies of all samples."""
 
 BATCH_WORK = 1e11
-"""Samples of a minibatch times the square of features, at least, on a card: its calls take as long as products of so
-many, and steps on more samples are fewer."""
+"""Samples of a minibatch times the square of features up to which its products take a card no longer than its calls."""
 
 MIN_COPY, MAX_COPY = 2**17, 2**23
 """Values of samples from which, if they are float64, and up to which, steps are taken on a copy of them: of fewer,
@@ -51,6 +50,7 @@ class Minibatches(ArrayDataset):
 
     def __init__(self, source: Dataset, order: NDArray[np.int64], size: int) -> None:
         self.source, self.order, self.n_passes = source, order, 0  # rows are taken in this order
+        self.indices: dict[int, Array] = {}  # sorted, of the batches so far
         super().__init__(self._batch(0, size), white=is_white(source))
 
     def sum(self, kernel: Kernel[S]) -> S:
@@ -61,8 +61,11 @@ class Minibatches(ArrayDataset):
         return super().sum(kernel)
 
     def _batch(self, number: int, size: int) -> Array:
-        first = number % (len(self.order) // size) * size
-        return take_as(self.source, np.sort(self.order[first : first + size]), self.source.dtype)
+        number %= len(self.order) // size
+        if number not in self.indices:  # they come again
+            index = np.sort(self.order[number * size : (number + 1) * size])
+            self.indices[number] = move_index(index, self.source.backend)
+        return take_as(self.source, self.indices[number], self.source.dtype)
 
 
 class Subsampler:
@@ -110,10 +113,18 @@ class Subsampler:
         n = self.samples.n_features
         if self.samples.backend.prefers_few_calls and self.first * n * n < MIN_BATCH_WORK:
             return self.subsample(self.first)
-        size = max(MIN_BATCH_ROWS, BATCH_ROWS_PER_FEATURE * n)
-        if self.samples.backend.prefers_few_calls:
-            size = max(size, min(round(BATCH_WORK / n**2), len(self.order) // MIN_BATCHES))
-        return self.minibatches(size) or self.subsample(self.first)
+        return self.minibatches(max(MIN_BATCH_ROWS, BATCH_ROWS_PER_FEATURE * n)) or self.subsample(self.first)
+
+    def are_small(self, size: int) -> bool:
+        """Whether batches of more than twice this size would take hardly longer: calls take the time."""
+        return self.grow_batch(size) > 2 * size
+
+    def grow_batch(self, size: int) -> int:
+        """Size of the batches that follow where those of this size lead on slowly."""
+        if not self.samples.backend.prefers_few_calls:
+            return 2 * size
+        cheap = round(BATCH_WORK / self.samples.n_features**2)
+        return max(2 * size, min(cheap, (len(self.order) - self.n_held_out) // MIN_BATCHES))
 
     def minibatches(self, size: int) -> Minibatches | None:
         """Batches of this size; None if there would not be two of them."""
@@ -150,12 +161,17 @@ def take_some(samples: Dataset, index: NDArray[np.int64], dtype: str) -> ArrayDa
     return ArrayDataset(take_as(samples, index, dtype), white=is_white(samples))
 
 
-def take_as(samples: Dataset, index: NDArray[np.int64], dtype: str) -> Array:
+def move_index(index: NDArray[np.int64], backend: Backend) -> Array:
+    """Numbers of samples, where these are."""
+    return backend.xp.asarray(index, device=backend.device)
+
+
+def take_as(samples: Dataset, index: Array, dtype: str) -> Array:
     """Some of the samples, by sorted index, on their backend."""
     backend = samples.backend
     if not isinstance(samples, ArrayDataset):
         return backend.asarray(samples.take(index), dtype)
-    rows = backend.xp.take(samples.X, backend.xp.asarray(index, device=backend.device), axis=0)
+    rows = backend.xp.take(samples.X, move_index(index, backend), axis=0)
     return backend.xp.astype(rows, getattr(backend.xp, dtype), copy=False)
 
 

@@ -77,6 +77,8 @@ class CudaGraphStepper(Stepper):
     """Steps between two places in memory, `here` and `there`; a graph leads from one to the other."""
 
     def __init__(self, problem: Problem, phase: Phase, A: Array) -> None:
+        direction = replace(phase.direction, coarse=False)  # type: ignore[type-var]  # it costs no calls here
+        phase = replace(phase, direction=direction)
         super().__init__(problem, phase)
         self.backend = Backend.of(A)
         self.graph: gpu.Graph | None = None
@@ -190,8 +192,7 @@ class CudaGraphStepper(Stepper):
         assert isinstance(self.phase.direction, PairwiseNewton)
         self.here.copy_from(self.there)
         # whether the products converged is found out when the numbers are read
-        direction = replace(self.phase.direction, coarse=False)
-        self._arrive_at(polar_nearby(direction.move_along_tangent(self.view, self.here.A)[0]))
+        self._arrive_at(polar_nearby(self.phase.direction.move_along_tangent(self.view, self.here.A)[0]))
 
     def _arrive_at(self, A: Array) -> None:
         """Evaluate A, a step away from here, and call it there."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import MIN_DRAWN_ON_CARD, NUMPY, Array, Backend, multiply_coarsely, svd
+from elldict.backend.base import MIN_DRAWN_ON_CARD, NUMPY, Array, Backend, add_coarse_product, multiply_coarsely, svd
 from elldict.solver.evaluate import Statistics
 from elldict.solver.objective import Quantities
 
@@ -24,9 +23,9 @@ ORTHONORMAL = 1e-12
 """Largest entry of A A^T - I that counts as rounding."""
 
 
-POLAR_STEPS, LARGEST_STEPS = {"coarse": 4, "full": 6}, 6
-"""Of the iteration from scaled rows: three take squares of singular values from .3 to .999, five to rounding. And of
-the power iteration that finds the largest of them."""
+COARSE_POLAR_STEPS, LARGEST_STEPS = 4, 6
+"""Of the iteration from scaled rows: three take squares of singular values from .3 to .999. And of the power iteration
+that finds the largest of them."""
 
 MIN_COARSE = 1024
 """Atoms from which fast products of matrices take less time than those in float64."""
@@ -128,18 +127,16 @@ class PairwiseNewton:
         """Move A (m, k) by the rotation of these angles."""
         return self.move(stats, A)
 
-    def make_coarse(self, precision: str, n_atoms: int) -> PairwiseNewton:
-        """The same with steps as coarse as products of samples in this precision are, if that saves time."""
-        return replace(self, coarse=precision == "tfloat32" and n_atoms >= MIN_COARSE)
+    def make_coarse(self, precision: str) -> PairwiseNewton:
+        """The same with steps as coarse as products of samples in this precision are."""
+        return replace(self, coarse=precision == "tfloat32")
 
     def move(self, stats: Statistics, A: Array, further: Array | None = None) -> Array:
         """Move A (m, k) by the rotation of these angles, and by `further` ones (m, m)."""
         backend = Backend.of(A)
         moved, angles = self.move_along_tangent(stats, A)
         if self.coarse and angles is not None:
-            whole = angles if further is None else angles + further
-            turned = turn_by_products(A, whole, coarse=True)
-            return turn(A, whole) if turned is None else turned
+            return self._turn_coarsely(A, angles if further is None else angles + further)
         if further is not None:
             return turn(polar(moved), further) if angles is None else turn(A, angles + further)
         if angles is None:
@@ -148,10 +145,16 @@ class PairwiseNewton:
             turned = polar_nearby(moved)
             if float(lack_of_orthonormality(turned)) < ORTHONORMAL:
                 return turned
-            turned = turn_by_products(A, angles, coarse=False)
-            if turned is not None:
-                return turned
         return turn(A, angles)
+
+    def _turn_coarsely(self, A: Array, angles: Array) -> Array:
+        """Rows A (m, k) turned by angles (m, m), orthonormal to a few digits."""
+        if int(A.shape[0]) < MIN_COARSE:  # in float64 it takes fewer calls, but for long steps
+            turned = polar_nearby(A + angles @ A)
+            if float(lack_of_orthonormality(turned)) < ORTHONORMAL:
+                return turned
+        found = turn_coarsely(A, angles)
+        return turn(A, angles) if found is None else found
 
     def move_along_tangent(self, stats: Statistics, A: Array) -> tuple[Array, Array | None]:
         """A moved along the tangent, and the angles that took it there if they stay in its span."""
@@ -199,26 +202,25 @@ def turn(A: Array, angles: Array) -> Array:
     return backend.xp.linalg.solve(identity - half, A + half @ A)
 
 
-def turn_by_products(A: Array, angles: Array, *, coarse: bool) -> Array | None:
-    """The same by products of matrices alone, which a card does faster; None if that fails.
+def turn_coarsely(A: Array, angles: Array) -> Array | None:
+    """The same by fast products, orthonormal to three digits, which the next step begins with; None if that fails.
 
-    If `coarse`, by fast products: orthonormal to three digits, which the next step begins with. The polar factor of
-    X = A + angles A: with E = X X^T - I, the next X is X + (3/8 E^2 - E/2) X, so that rounding is relative to E. The
-    squares of the singular values of X lie between one and 1 + the largest eigenvalue of E; X is scaled so that one is
-    in their middle.
+    The polar factor of X = A + angles A: with E = X X^T - I, the next X is X + (3/8 E^2 - E/2) X, so that rounding is
+    relative to E. The squares of the singular values of X lie between one and 1 + the largest eigenvalue of E; X is
+    scaled so that one is in their middle.
     """
-    xp, multiply = Backend.of(A).xp, multiply_coarsely if coarse else operator.matmul
-    rows, angles = (xp.astype(each, xp.float32 if coarse else xp.float64, copy=False) for each in (A, angles))
+    xp = Backend.of(A).xp
+    rows, angles = xp.astype(A, xp.float32), xp.astype(angles, xp.float32)
     identity = xp.eye(int(A.shape[0]), dtype=rows.dtype, device=rows.device)
-    X = rows + multiply(angles, rows)
-    E = multiply(X, X.T) - identity
+    X = add_coarse_product(rows, angles, rows)
+    E = add_coarse_product(identity, X, X.T, share=-1.0)
     scale = 2 / (2 + 1.1 * find_largest_eigenvalue(E))
     X, E = X * xp.sqrt(scale), scale * E + (scale - 1) * identity
-    for _ in range(POLAR_STEPS["coarse" if coarse else "full"]):
-        X = X + multiply(0.375 * multiply(E, E) - 0.5 * E, X)
-        before, E = E, multiply(X, X.T) - identity
-    lack = float(xp.max(xp.abs(before if coarse else E)))
-    return xp.astype(X, A.dtype) if lack < (MAX_COARSE_LACK if coarse else ORTHONORMAL) else None  # NaN is none
+    for _ in range(COARSE_POLAR_STEPS - 1):
+        X = add_coarse_product(X, add_coarse_product(E, E, E, share=-0.5, factor=0.375), X)
+        E = add_coarse_product(identity, X, X.T, share=-1.0)
+    X = add_coarse_product(X, -0.5 * E, X)
+    return xp.astype(X, A.dtype) if float(xp.max(xp.abs(E))) < MAX_COARSE_LACK else None  # NaN is none
 
 
 def find_largest_eigenvalue(E: Array) -> Array:
@@ -228,10 +230,10 @@ def find_largest_eigenvalue(E: Array) -> Array:
     """
     xp = Backend.of(E).xp
     v = xp.take(E, xp.reshape(xp.argmax(xp.linalg.diagonal(E)), (1,)), axis=0)[0, :]
-    tiny = float(np.finfo(np.float32).tiny)
+    v = v / (xp.linalg.vector_norm(v) + float(np.finfo(np.float32).tiny))
     for _ in range(LARGEST_STEPS):
-        v = E @ (v / (xp.linalg.vector_norm(v) + tiny))
-    return xp.linalg.vector_norm(v)
+        before, v = v, E @ v
+    return xp.linalg.vector_norm(v) / (xp.linalg.vector_norm(before) + float(np.finfo(np.float32).tiny))
 
 
 def multiply_by_rows(G: Array, A: Array, *, coarse: bool) -> Array:

@@ -42,8 +42,8 @@ SUBSAMPLE_NOISE_FRACTION = 0.3
 """Share of the standard error below which steps on a subsample are the last: the rest is left to more samples. Twice
 that for l_p there, where the rest is left to the likelihood too."""
 
-MAX_SUBSAMPLE_STEPS = 50
-"""Iterations on some of the samples after which they are too few."""
+MAX_SUBSAMPLE_STEPS, MAX_SMALL_BATCH_STEPS = 50, 25
+"""Iterations on some of the samples after which they are too few; and on minibatches, if larger ones take no longer."""
 
 SMALL_ERROR = 0.08
 """Error bar of l_p from which its estimate is good enough to refine, and to evaluate more samples."""
@@ -199,16 +199,17 @@ class PilotSearch:
             options = {"noise_fraction": SUBSAMPLE_NOISE_FRACTION, "precision": coarse}
         elif isinstance(samples, Minibatches):
             options |= {"minibatches": True, "give_up": looks_gaussian_unseen}
+            if self.subsampler.are_small(samples.n_samples):
+                options["max_iter"] = min(phases[-1].max_iter, MAX_SMALL_BATCH_STEPS)
             options["precision"] = samples.backend.coarse_precision(phases[-1].precision)
         else:
             # a device that begins with a subsample settles l_p there, and writes over the statistics of the last pass
             fraction = SUBSAMPLE_NOISE_FRACTION if few_calls else 2 * SUBSAMPLE_NOISE_FRACTION
             options |= {"noise_fraction": fraction, "give_up": looks_gaussian, "skip_final_evaluation": not few_calls}
             options["precision"] = samples.backend.coarse_precision(phases[-1].precision)
-        m = int(self.context.drawn.rows.shape[1])
         for number, phase in enumerate(phases):  # digits beyond the default are left to the final phase
             if isinstance(phase.direction, PairwiseNewton):
-                options["direction"] = phase.direction.make_coarse(options["precision"], m)
+                options["direction"] = phase.direction.make_coarse(options["precision"])
             phases[number] = replace(phase, tol=max(phase.tol, DEFAULT_TOL), **options)
         return phases
 
@@ -218,7 +219,7 @@ class PilotSearch:
         if not isinstance(samples, Minibatches):
             return subsampler.subsample(GROWTH * size)
         if not pilot.converged:
-            return subsampler.minibatches(2 * size) or subsampler.subsample(GROWTH * size)
+            return subsampler.minibatches(subsampler.grow_batch(size)) or subsampler.subsample(GROWTH * size)
         error = float(mean_error(pilot.stats)) * pilot.stats.weight
         largest = 0
         for candidate in subsampler.sizes:
