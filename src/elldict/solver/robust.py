@@ -175,7 +175,8 @@ class Climb:
             batches = Minibatches(samples, order, size)
             some = replace(problem, share=problem.share * size / r)
             some = replace(some, samples=batches) if problem.white is None else replace(some, white=batches)
-            stepper = partial(BatchStepper, rows=self.rows, min_rise=0.0)
+            newton = PairwiseNewton().make_coarse(self.precision)
+            stepper = partial(BatchStepper, rows=self.rows, min_rise=0.0, direction=newton)
             phase = replace(self._make_phase(objective, stepper), max_iter=BATCH_STEPS)
             n_before = len(problem.iterations)
             found = run_phase(some, 0, phase, A)
@@ -188,6 +189,7 @@ class Climb:
         """Take steps from A (m, k) as long as they are of use."""
         noise_fraction, min_rise = end
         newton = PairwiseNewton() if isinstance(objective, Lp) else PairwiseNewton(LEAST_CURVATURE)
+        newton = newton.make_coarse(self.precision)
         stepper = partial(DependentStepper, rows=self.rows, min_rise=min_rise, direction=newton, began_at=began_at)
         phase = replace(self._make_phase(objective, stepper), noise_fraction=noise_fraction)
         found = run_phase(self.problem, 0, phase, self.backend.asarray(A, "float64"))
@@ -197,7 +199,7 @@ class Climb:
         lp = self.lp_phase
         return Phase(
             objective,
-            PairwiseNewton(),
+            PairwiseNewton().make_coarse(self.precision),
             self.precision,
             max(lp.tol, 1e-4),
             min(lp.max_iter, MAX_STEPS),
