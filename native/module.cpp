@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "bins.h"
 #include "tile.h"
 
 namespace nb = nanobind;
@@ -96,6 +97,13 @@ template <class T> void add_functions(nb::module_& module) {
     nb::gil_scoped_release release;
     kernels<T>().mixture(tile, std.data(), level.data(), linear.data(), second.data(), n_bins);
   }, exact("Z"), exact("std"), exact("level"), exact("linear"), exact("second"), exact("g"), exact("sums"));
+  module.def("count_bins", [](Codes<T> Z, Row<double> std, Out<double> counts) {
+    const std::size_t m = Z.shape(1);
+    check_row(std, m);
+    if (counts.shape(0) != m || counts.shape(1) < 2) throw std::invalid_argument("there are no bins for each atom");
+    nb::gil_scoped_release release;
+    count_bins<T>(Z.data(), Z.shape(0), m, std.data(), counts.shape(1), counts.data());
+  }, exact("Z"), exact("std"), exact("counts"));
 }
 
 }  // namespace

@@ -91,6 +91,15 @@ def climbed(
     return np.asarray(both[0])
 
 
+def count_bins(codes: Tile, std: NDArray[np.float64], n_bins: int) -> NDArray[np.float64] | None:
+    """How many codes (b, m) lie in each bin (m, n_bins) of equal width in z / (|z| + std); None without kernels."""
+    if COMPILED is None or codes.dtype not in (np.float32, np.float64):
+        return None
+    counts = np.zeros((len(std), n_bins))
+    COMPILED.count_bins(np.ascontiguousarray(codes), np.ascontiguousarray(std, dtype=np.float64), counts)
+    return counts
+
+
 def find_buffer(buffers: dict[str, Tile], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tile:
     """Scratch memory of this name and shape; what was there under the name may be in it, or is let go."""
     rows = shape[0]
