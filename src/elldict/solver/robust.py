@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, STORED, Array, Backend, find_principal_axes, to_numpy
-from elldict.data.dataset import Dataset
-from elldict.data.statistics import Loudness, Whitening
+from elldict.data.dataset import ArrayDataset, Dataset
+from elldict.data.statistics import IDENTITY, Loudness, Whitening
 from elldict.data.subsample import Minibatches, copy_white, find_at_hand
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar
+from elldict.solver.evaluate import evaluate
 from elldict.solver.law_tests import TEST_ROWS, thin
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood, fit_mixture, update_mixture
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
-from elldict.theory.error_bars import CodeMoments, choose_signs
 
 SUBSAMPLE_ROWS = 25_000
 """Samples, at least, of the first steps, or the square of the directions. Fewer find atoms that fit others worse, and
@@ -225,7 +225,8 @@ class RobustEstimator:
         loudness = self.measure_loudness() if loud or self.normalize != "auto" else None
         pilot = None if settled else self.climb_l1(A)
         if pilot is not None and pilot.stopped:
-            law = MixtureLikelihood(self._fit_law(pilot.A, loudness))
+            rows = normalize_rows(self.rows, loudness)
+            law = MixtureLikelihood(self._fit_law(pilot.A, rows))
             return self._complete(replace(pilot, objective=law), loudness)
         found = (
             self.climb_likelihood(A, loudness, SETTLED_END)
@@ -259,26 +260,23 @@ class RobustEstimator:
         problem = self.problem
         first_phase = 1 + max([problem.first_phase, *(iteration.stage for iteration in problem.iterations)])
         problem = replace(problem, first_phase=first_phase)
-        objective = MixtureLikelihood(self._fit_law(A, loudness))
-        return self._prepare(problem, loudness, A).run(A, objective, end)
+        climb = self._prepare(problem, loudness, A)
+        return climb.run(A, MixtureLikelihood(self._fit_law(A, climb.rows)), end)
 
     def measure_loudness(self) -> Loudness | None:
         """How samples are normalised."""
         return None if self.normalize is None else Loudness.of(self.rows)
 
-    def _fit_law(self, A: Array, loudness: Loudness | None) -> MixtureLaw:
-        """Law of codes at A."""
-        rows = normalize_rows(Backend.of(A).asarray(self.rows, "float64"), loudness)
+    def _fit_law(self, A: Array, rows: Array) -> MixtureLaw:
+        """Law of codes at A, of drawn samples `rows` (b, k)."""
         return fit_mixture(compute_codes(rows, A), self._choose_signs(A), FIRST_ROUNDS)
 
     def _choose_signs(self, A: Array) -> NDArray[np.float64]:
         """Signs of the atoms, by the codes of drawn samples as they are."""
-        lp = self.lp_phase.objective
+        lp, drawn = self.lp_phase.objective, ArrayDataset(self.drawn.rows)
         assert isinstance(lp, Lp)
-        Z = compute_codes(self.drawn.rows, A)
-        g, slope = compute_derivatives(lp, Z)
-        means = (to_numpy(Backend.of(Z).xp.mean(each, axis=0)) for each in (g * Z, g * g, slope, Z * Z))
-        return to_numpy(choose_signs(CodeMoments(*means), int(Z.shape[0]), lp.p))
+        A = drawn.backend.asarray(A, "float64")
+        return to_numpy(evaluate(drawn, IDENTITY, replace(lp, signed=True), A, Quantities.MOMENTS, "float64").signs)
 
     def _prepare(self, problem: Problem, loudness: Loudness | None, A: Array) -> Climb:
         """Samples of this loudness to take steps on."""
@@ -349,5 +347,11 @@ def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
 
 def estimate_crossed(objective: Objective, Z: Array) -> NDArray[np.float64]:
     """E g_i' z_j^2 (m, m) of codes Z (b, m) that depend on each other."""
-    slope = compute_derivatives(objective, Z)[1]
-    return to_numpy(slope.T @ (Z * Z)) / int(Z.shape[0])
+    z2, xp = Z * Z, Backend.of(Z).xp
+    if isinstance(objective, MixtureLikelihood):
+        slope = objective.compute_slopes(Z)
+    elif objective == Lp(1.0):
+        slope = 1 - 1 / ((z2 + 1) * xp.sqrt(z2 + 1))
+    else:
+        slope = compute_derivatives(objective, Z)[1]
+    return to_numpy(slope.T @ z2) / int(Z.shape[0])
