@@ -203,11 +203,11 @@ def choose_few(A: Array) -> NDArray[np.int64]:
 def score_laws(rows: NDArray[np.float64], A: Array) -> float:
     """Mean log density of a sample of `rows` (b, k), in nats; each half by the laws of codes of the other half."""
     backend, dtype = (Backend.of(A), "float64") if Backend.of(A).prefers_products else (NUMPY, "float32")
-    Z, found = backend.asarray(rows, dtype) @ backend.asarray(to_numpy(A), dtype).T, 0.0
-    for part, other in ((Z[::2, :], Z[1::2, :]), (Z[1::2, :], Z[::2, :])):
-        law = fit_mixture(part, np.ones(int(Z.shape[1])), rounds=TEST_ROUNDS)
+    parts, found = [backend.asarray(half, dtype) @ backend.asarray(A, dtype).T for half in (rows[::2], rows[1::2])], 0.0
+    for part, other in (parts, parts[::-1]):
+        law = fit_mixture(part, np.ones(int(A.shape[0])), rounds=TEST_ROUNDS)
         found += total(sum_values(MixtureLikelihood(law), other))
-    return found / int(Z.shape[0])
+    return found / len(rows)
 
 
 def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float, most: float = MAX_UNEVENNESS) -> bool:
@@ -252,4 +252,9 @@ def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:
 
 def thin(rows: Array) -> Array:
     """About `TEST_ROWS` of drawn samples, from all parts of them: they are in the order of the samples."""
-    return rows[:: max(1, round(int(rows.shape[0]) / TEST_ROWS)), :]
+    return rows[:: count_thinned(int(rows.shape[0])), :]
+
+
+def count_thinned(n_drawn: int) -> int:
+    """How many of drawn samples there are for one of these."""
+    return max(1, round(n_drawn / TEST_ROWS))

@@ -251,10 +251,10 @@ def _run_em(law: MixtureLaw, share: Matrix, rounds: int, backend: Backend = NUMP
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
     dtype, least = ("float64", 1e-290) if backend.prefers_products else ("float32", LEAST_IN_FLOAT32)
     q, count, part = (
-        backend.asarray(each, dtype) for each in (q[allowed][:, used], count[:, used], law.weights[:, allowed])
+        backend.asarray(each, dtype) for each in (q[allowed][:, used] + least, count[:, used], law.weights[:, allowed])
     )
     for _ in range(rounds):
-        part = part * ((count / (part @ q + least)) @ q.T)
+        part = part * ((count / (part @ q)) @ q.T)
     part, weights = to_numpy(part).astype(np.float64), np.zeros_like(law.weights)
     weights[:, allowed] = part / np.sum(part, axis=1, keepdims=True)
     return replace(law, weights=weights)

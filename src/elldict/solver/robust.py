@@ -23,7 +23,7 @@ from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar
 from elldict.solver.evaluate import evaluate
-from elldict.solver.law_tests import TEST_ROWS, thin
+from elldict.solver.law_tests import TEST_ROWS, count_thinned
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood, fit_mixture, update_mixture
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
@@ -49,6 +49,9 @@ and Newton's step for each pair by itself falls short."""
 MAX_VALUES = 2**20
 """Values of the samples from which the start is computed, 8 MB, unless these are fewer samples than curvatures need: by
 a few hundred, steps for hundreds of directions become longer and longer, and lead nowhere."""
+
+MIN_PART_ROWS = 1024
+"""Of these samples, fewest that are looked at together."""
 
 FIRST_ROUNDS = 60
 """Rounds of expectation maximisation for the first law, which is followed by others every few steps."""
@@ -331,13 +334,19 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     The start is the eigenvectors of E |y|^2 y y^T. Were codes independent, they would be the atoms, as far as these
     differ in kurtosis.
     """
-    r = samples.n_samples
-    b = min(r, max(TEST_ROWS, MAX_VALUES // samples.n_features))
-    index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
-    rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
-    weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
-    axes = find_principal_axes(weighted.T @ rows, samples.backend)[1]
-    return np.ascontiguousarray(thin(rows)), samples.backend.asarray(axes[:, ::-1].T, "float64")
+    r, n = samples.n_samples, samples.n_features
+    b = min(r, max(TEST_ROWS, MAX_VALUES // n))
+    index = np.arange(r) if b == r else np.sort(np.random.default_rng(0).choice(r, b, replace=False))
+    step = count_thinned(b)
+    n_rows = step * max(1, max(MIN_PART_ROWS, MAX_VALUES // 8 // n) // step)
+    parts, moments = [], 0.0
+    for first in range(0, b, n_rows):  # part by part, which caches hold
+        part = to_numpy(samples.take(index[first : first + n_rows].astype(np.int64, copy=False)))
+        rows = to_numpy(whitening.whiten(part.astype(np.float64, copy=False)))
+        moments = moments + (rows * np.einsum("bi,bi->b", rows, rows)[:, None]).T @ rows
+        parts.append(rows[::step])
+    axes = find_principal_axes(np.asarray(moments), samples.backend)[1]
+    return np.concatenate(parts), samples.backend.asarray(axes[:, ::-1].T, "float64")
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
