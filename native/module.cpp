@@ -8,6 +8,8 @@
 #include <string>
 #include <type_traits>
 
+#include "angles.h"
+#include "bins.h"
 #include "tile.h"
 
 namespace nb = nanobind;
@@ -96,6 +98,13 @@ template <class T> void add_functions(nb::module_& module) {
     nb::gil_scoped_release release;
     kernels<T>().mixture(tile, std.data(), level.data(), linear.data(), second.data(), n_bins);
   }, exact("Z"), exact("std"), exact("level"), exact("linear"), exact("second"), exact("g"), exact("sums"));
+  module.def("count_bins", [](Codes<T> Z, Row<double> std, Out<double> counts) {
+    const std::size_t m = Z.shape(1);
+    check_row(std, m);
+    if (counts.shape(0) != m || counts.shape(1) < 2) throw std::invalid_argument("there are no bins for each atom");
+    nb::gil_scoped_release release;
+    count_bins<T>(Z.data(), Z.shape(0), m, std.data(), counts.shape(1), counts.data());
+  }, exact("Z"), exact("std"), exact("counts"));
 }
 
 }  // namespace
@@ -118,6 +127,23 @@ void climb(Codes<double> z2, Codes<double> count, Out<double> x) {  // x, lower 
   chosen->climb(Histogram{z2.data(), count.data(), 1, b}, x.data(), x.data() + 3, x.data() + 6);
 }
 
+// `crossed` has no rows where it is to be a product of means.
+void find_pair_angles(Codes<double> C, Codes<double> crossed, Row<double> slope, Row<double> z2, double weight,
+                      double least, double most, Out<double> angles) {
+  const std::size_t m = C.shape(0);
+  if (C.shape(1) != m || angles.shape(0) != m || angles.shape(1) != m)
+    throw std::invalid_argument("there is not one angle for each pair");
+  const bool is_known = crossed.shape(0) > 0;
+  if (is_known && (crossed.shape(0) != m || crossed.shape(1) != m))
+    throw std::invalid_argument("there is not one mean for each pair");
+  if (!is_known) {
+    check_row(slope, m);
+    check_row(z2, m);
+  }
+  find_angles({C.data(), is_known ? crossed.data() : nullptr, slope.data(), z2.data(), m, weight}, least, most,
+              angles.data());
+}
+
 NB_MODULE(_kernels, module) {
   module.doc() = "Kernels that read the codes of a tile once; elldict.backend.host_kernels calls them.";
   module.def("instructions", [] { return std::string(chosen->name); }, "Instruction set in use.");
@@ -126,6 +152,8 @@ NB_MODULE(_kernels, module) {
   module.def("descend", descend, exact("z2"), exact("count"), exact("law"), nb::arg("least"), nb::arg("rounds"),
              nb::arg("close"), nb::arg("noise_known"));
   module.def("climb", climb, exact("z2"), exact("count"), exact("x"));
+  module.def("find_angles", find_pair_angles, exact("C"), exact("crossed"), exact("slope"), exact("z2"),
+             nb::arg("weight"), nb::arg("least"), nb::arg("most"), exact("angles"));
   add_functions<float>(module);
   add_functions<double>(module);
 }

@@ -403,7 +403,7 @@ def test_mixtures_fitted_where_codes_are_agree_with_those_of_the_host(torch, mon
     as_if_on_a_card(monkeypatch)
     there = fit_mixture(torch.asarray(codes), signs * np.ones(6), 30)
     np.testing.assert_allclose(there.std, here.std, rtol=1e-12)
-    np.testing.assert_allclose(there.weights, here.weights, atol=1e-9)
+    np.testing.assert_allclose(there.weights, here.weights, atol=1e-6)  # in float32 on the host
 
 
 def test_a_graph_never_goes_over_minibatches(easy, torch):

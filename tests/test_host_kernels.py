@@ -15,7 +15,9 @@ from elldict import LpDictionaryLearning
 from elldict.backend import host_kernels
 from elldict.backend.base import BufferedWork
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.solver.mixture import MixtureLikelihood, fit_mixture
+from elldict.solver.directions import pairwise_angles, random_orthonormal
+from elldict.solver.evaluate import Statistics
+from elldict.solver.mixture import N_BINS, MixtureLikelihood, count_bins, fit_mixture
 from elldict.solver.objective import Lp, Quantities, WithSecondary
 from elldict.solver.spike_slab import (
     CodeHistogram,
@@ -140,6 +142,33 @@ def test_weighted_rows_are_not_for_kernels(objective):
         work.weigh(weights)
     for name, total in sum_all(objective, Z, ALL, theirs)[1].items():
         np.testing.assert_array_equal(sum_all(objective, Z, ALL, ours)[1][name], total)
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize(("n_rows", "m"), [(0, 3), (1, 1), (700, 3), (4000, 17)])
+def test_codes_are_counted_in_the_same_bins(dtype, n_rows, m, monkeypatch):
+    """Those at zero, far out, and in another order of memory among them."""
+    codes = np.asfortranarray(100.0 ** draw_codes(n_rows, m, dtype) * draw_codes(n_rows, m, dtype, seed=1))
+    std = np.linspace(0.1, 3, m)
+    ours = count_bins(codes, std)
+    monkeypatch.setattr(host_kernels, "COMPILED", None)
+    np.testing.assert_array_equal(ours, count_bins(codes, std))
+    assert ours.shape == (m, N_BINS)
+
+
+@pytest.mark.parametrize("most", [math.inf, 0.05])
+@pytest.mark.parametrize("depend", [False, True])
+@pytest.mark.parametrize("m", [1, 2, 9])
+def test_angles_of_pairs_are_those_of_numpy(m, depend, most, monkeypatch):
+    """Curvatures that are too small, and negative ones, among them."""
+    rng = np.random.default_rng(m)
+    A, G = random_orthonormal(m, m, rng), 50 * (np.eye(m) + rng.standard_normal((m, m)))
+    stats = Statistics(70.0, G=G @ A, slope=20 * rng.random(m), z2=70 * (0.5 + rng.random(m)))
+    crossed = rng.random((m, m)) if depend else None
+    ours = pairwise_angles(stats, stats.G, A, 0.1, crossed, most)
+    monkeypatch.setattr(host_kernels, "COMPILED", None)
+    np.testing.assert_allclose(ours, pairwise_angles(stats, stats.G, A, 0.1, crossed, most), rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(ours, -ours.T)
 
 
 def test_memory_of_a_pass_is_let_go_with_it():

@@ -113,8 +113,9 @@ def may_be_hit(raw: Matrix) -> bool:
 
 def _measure_tails(Z: Matrix) -> float:
     """Median over columns of the share of Z (b, n) that lies beyond four robust standard deviations."""
-    sizes = np.abs(Z)
-    return float(np.median(np.mean(sizes > TAIL_SD * SD_PER_DEVIATION * np.median(sizes, axis=0), axis=0)))
+    sizes = np.ascontiguousarray(np.abs(Z).T)  # a row a column, which a median goes through again and again
+    bounds = TAIL_SD * SD_PER_DEVIATION * np.median(sizes, axis=1, keepdims=True)
+    return float(np.median(np.mean(sizes > bounds, axis=1)))
 
 
 def _is_loud(found: Found, limited: Matrix) -> bool:

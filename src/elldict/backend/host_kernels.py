@@ -91,6 +91,39 @@ def climbed(
     return np.asarray(both[0])
 
 
+def count_bins(codes: Tile, std: NDArray[np.float64], n_bins: int) -> NDArray[np.float64] | None:
+    """How many codes (b, m) lie in each bin (m, n_bins) of equal width in z / (|z| + std); None without kernels."""
+    if COMPILED is None or codes.dtype not in (np.float32, np.float64):
+        return None
+    counts = np.zeros((len(std), n_bins))
+    COMPILED.count_bins(np.ascontiguousarray(codes), np.ascontiguousarray(std, dtype=np.float64), counts)
+    return counts
+
+
+def find_angles(
+    C: NDArray[np.float64],
+    crossed: NDArray[np.float64] | None,
+    means: tuple[Any, Any, float],
+    least: float,
+    most: float,
+) -> NDArray[np.float64]:
+    """Antisymmetric angles (m, m) of Newton's step for pairs, none beyond `most`.
+
+    C is the sum of g z^T (m, m), `crossed` the mean of g_i' z_j^2 (m, m), or None for the product of the `means` of g'
+    and z^2: sums (m,) of both, and the weight of all samples.
+    """
+    angles, (slope, z2, weight) = np.empty_like(C), means
+    if crossed is None:
+        COMPILED.find_angles(C, NONE_CROSSED, slope, z2, weight, least, most, angles)
+    else:
+        COMPILED.find_angles(C, np.ascontiguousarray(crossed), NONE_KNOWN, NONE_KNOWN, weight, least, most, angles)
+    return angles
+
+
+NONE_CROSSED, NONE_KNOWN = np.empty((0, 0)), np.empty(0)
+"""For means and sums that are not given."""
+
+
 def find_buffer(buffers: dict[str, Tile], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tile:
     """Scratch memory of this name and shape; what was there under the name may be in it, or is let go."""
     rows = shape[0]

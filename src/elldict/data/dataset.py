@@ -28,7 +28,7 @@ TILE_WORK = 4 * 10**7
 TILE_BYTES = 2**22
 """Most bytes of a tile: every core holds one, its codes and their powers."""
 
-SPLIT_WORK = 4 * 10**6
+SPLIT_WORK = 12 * 10**6
 """Rows times n^2 from which few samples are cut into tiles too: half a millisecond of products, worth a second core."""
 
 TILES_MULTIPLE = 4

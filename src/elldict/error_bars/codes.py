@@ -60,7 +60,9 @@ def estimate_dependent_errors(rows: Array, estimate: Estimate, p: float, n_sampl
     if estimate.corruption is not None:
         return None
     assert estimate.law is not None
-    Z = draw_codes(rows, estimate.A)
+    # laws that were fitted to few samples leave fewer digits than float32
+    coarse = estimate.refined == "mixture" and not Backend.of(estimate.A).prefers_products
+    Z = draw_codes(rows, estimate.A, "float32" if coarse else "float64")
     lp, signs = Lp(min(p, MAX_EXPONENT)), None if estimate.lp_stats is None else estimate.lp_stats.signs
     likelihood = estimate.objective if estimate.refined == "mixture" else SpikeSlabLikelihood(estimate.law)
     objectives: list[tuple[Objective, Array | None]] = [(lp, signs), (likelihood, None)]
@@ -190,9 +192,10 @@ def _measure_correlated_errors(
     return np.asarray(np.maximum(np.sum(squares, axis=1) - (m - 1) * chance, 0.0) / 2)
 
 
-def draw_codes(rows: Array, A: Array) -> Array:
+def draw_codes(rows: Array, A: Array, dtype: str = "float64") -> Array:
     """Codes of about `DEPENDENCE_ROWS` of the drawn samples."""
-    return Backend.of(A).asarray(rows[:: max(1, round(int(rows.shape[0]) / DEPENDENCE_ROWS)), :], "float64") @ A.T
+    some, backend = rows[:: max(1, round(int(rows.shape[0]) / DEPENDENCE_ROWS)), :], Backend.of(A)
+    return backend.asarray(some, dtype) @ backend.asarray(A, dtype).T
 
 
 def _measure_common_scale(Z: Array) -> float:

@@ -148,9 +148,9 @@ def measure_repeat_inflation(rows: NDArray[np.float64], n_samples: int) -> float
         return 1.0
     weights = np.cos(np.arange(rows.shape[1]) + 1.0)
     keys = np.zeros(b)
-    columns = np.ascontiguousarray(rows.T)
-    for column, weight in zip(columns, weights, strict=True):  # one by one: equal samples get equal keys, to the bit
-        keys += weight * column
+    # one after another: equal samples get equal keys, to the last bit
+    for weight, entries in zip(weights, np.ascontiguousarray(rows.T), strict=True):
+        keys += weight * entries
     order = np.argsort(keys, kind="stable")
     same = np.flatnonzero(np.diff(keys[order]) == 0)
     same = same[np.all(rows[order[same]] == rows[order[same + 1]], axis=1)]

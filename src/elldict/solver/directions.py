@@ -9,7 +9,17 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import MIN_DRAWN_ON_CARD, NUMPY, Array, Backend, add_coarse_product, multiply_coarsely, svd
+from elldict.backend import host_kernels
+from elldict.backend.base import (
+    MIN_DRAWN_ON_CARD,
+    NUMPY,
+    Array,
+    Backend,
+    add_coarse_product,
+    multiply_coarsely,
+    svd,
+    total,
+)
 from elldict.solver.evaluate import Statistics
 from elldict.solver.objective import Quantities
 
@@ -134,6 +144,11 @@ class PairwiseNewton:
     def move(self, stats: Statistics, A: Array, further: Array | None = None) -> Array:
         """Move A (m, k) by the rotation of these angles, and by `further` ones (m, m)."""
         backend = Backend.of(A)
+        if A.shape[0] == A.shape[1] and not backend.prefers_products:
+            angles = self._find_angles(stats, A)
+            length = math.sqrt(total(angles * angles) / int(A.shape[0]))
+            angles = angles if length <= self.max_angle else self.max_angle / length * angles
+            return turn(A, angles if further is None else angles + further)
         moved, angles = self.move_along_tangent(stats, A)
         if self.coarse and angles is not None:
             return self._turn_coarsely(A, angles if further is None else angles + further)
@@ -162,10 +177,7 @@ class PairwiseNewton:
         xp, kernels = backend.xp, backend.kernels
         m, k = A.shape
         if kernels is None or self.crossed is not None or self.unidentifiable is not None:
-            angles = pairwise_angles(stats, stats.G, A, self.least_curvature, self.crossed, coarse=self.coarse)
-            if self.crossed is not None:  # of codes that depend on each other a few pairs are hardly told apart
-                angles = xp.clip(angles, -self.max_angle, self.max_angle)
-            angles = angles if self.unidentifiable is None else leave_out(angles, self.unidentifiable)
+            angles = self._find_angles(stats, A)
             squares = xp.sum(angles * angles)
         else:
             C = multiply_by_rows(stats.G, A, coarse=self.coarse)
@@ -178,6 +190,12 @@ class PairwiseNewton:
             return shrink * (angles @ A + outside) + A, None
         angles = shrink * angles
         return A if self.coarse else A + angles @ A, angles
+
+    def _find_angles(self, stats: Statistics, A: Array) -> Array:
+        """Angles (m, m) of pairs; of codes that depend on each other a few pairs are hardly told apart."""
+        most = math.inf if self.crossed is None else self.max_angle
+        angles = pairwise_angles(stats, stats.G, A, self.least_curvature, self.crossed, most, coarse=self.coarse)
+        return angles if self.unidentifiable is None else leave_out(angles, self.unidentifiable)
 
     def _turn_outwards(self, stats: Statistics, A: Array) -> Array:
         """Steps (m, k) out of the span of the atoms."""
@@ -199,7 +217,7 @@ def turn(A: Array, angles: Array) -> Array:
     """
     backend, half = Backend.of(A), angles / 2
     identity = backend.xp.eye(int(A.shape[0]), dtype=A.dtype, device=backend.device)
-    return backend.xp.linalg.solve(identity - half, A + half @ A)
+    return 2 * backend.xp.linalg.solve(identity - half, A) - A  # (I - half)^-1 (I + half) A
 
 
 def turn_coarsely(A: Array, angles: Array) -> Array | None:
@@ -250,15 +268,20 @@ def pairwise_angles(
     A: Array,
     least_curvature: float,
     crossed: Array | None = None,
+    most: float = math.inf,
     *,
     coarse: bool = False,
 ) -> Array:
-    """Antisymmetric angles (m, m) by which Newton's step turns the atoms; G is the gradient.
+    """Antisymmetric angles (m, m) by which Newton's step turns the atoms, none beyond `most`; G is the gradient.
 
     `crossed` (m, m) is E g_i' z_j^2, for independent codes a product of means.
     """
+    if Backend.of(A) is NUMPY and host_kernels.COMPILED is not None:
+        means = (stats.slope, stats.z2, stats.weight)
+        return host_kernels.find_angles(G @ A.T, crossed, means, least_curvature, most)
     C, curvature = pairwise_curvature(stats, G, A, least_curvature, crossed, coarse=coarse)
-    return (C - C.T) / curvature
+    angles = (C - C.T) / curvature
+    return angles if most == math.inf else Backend.of(A).xp.clip(angles, -most, most)
 
 
 def pairwise_curvature(

@@ -6,7 +6,7 @@ Samples whose codes do not follow it, or that differ in loudness, are estimated 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -74,6 +74,9 @@ class LawTests:
     whitening: Whitening
     n_samples: int
     rng: np.random.Generator
+    known: dict[int, tuple[Array, float, float]] = field(
+        default_factory=dict, repr=False, compare=False
+    )  # loudness at the last A, and its standard error
 
     @property
     def few(self) -> bool:
@@ -99,8 +102,12 @@ class LawTests:
         return is_nearly_white(self.whitening, self.drawn, self.n_samples, most)
 
     def is_loud(self, A: Array, least: float = MIN_LOUDNESS) -> bool:
-        """Whether samples differ in loudness, by codes at A."""
-        return differ_in_loudness(self.drawn, A, least)
+        """Whether samples differ in loudness, by codes at A: all of them are large together, by at least this much."""
+        if id(A) not in self.known:
+            self.known.clear()
+            self.known[id(A)] = (A, *_measure_drawn_loudness(self.drawn, A))  # A is held: its id stays its own
+        _, correlation, error = self.known[id(A)]
+        return correlation > max(LOUD_SCORE * error, least)
 
     def is_very_loud(self, pilot: Estimate) -> bool:
         """Whether samples differ so much in loudness that no spike-and-slab law needs to be tried."""
@@ -195,12 +202,12 @@ def choose_few(A: Array) -> NDArray[np.int64]:
 
 def score_laws(rows: NDArray[np.float64], A: Array) -> float:
     """Mean log density of a sample of `rows` (b, k), in nats; each half by the laws of codes of the other half."""
-    backend = Backend.of(A) if Backend.of(A).prefers_products else NUMPY
-    Z, found = backend.asarray(rows, "float64") @ backend.asarray(A, "float64").T, 0.0
-    for part, other in ((Z[::2, :], Z[1::2, :]), (Z[1::2, :], Z[::2, :])):
-        law = fit_mixture(part, np.ones(int(Z.shape[1])), rounds=TEST_ROUNDS)
+    backend, dtype = (Backend.of(A), "float64") if Backend.of(A).prefers_products else (NUMPY, "float32")
+    parts, found = [backend.asarray(half, dtype) @ backend.asarray(A, dtype).T for half in (rows[::2], rows[1::2])], 0.0
+    for part, other in (parts, parts[::-1]):
+        law = fit_mixture(part, np.ones(int(A.shape[0])), rounds=TEST_ROUNDS)
         found += total(sum_values(MixtureLikelihood(law), other))
-    return found / int(Z.shape[0])
+    return found / len(rows)
 
 
 def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float, most: float = MAX_UNEVENNESS) -> bool:
@@ -214,12 +221,6 @@ def is_nearly_white(whitening: Whitening, drawn: CodeSubsample, n_samples: float
     k = int(S.shape[0])
     chance = float(np.mean(drawn.squared_lengths**2)) / (k * n_samples)
     return float(np.sum((to_numpy(S) - np.eye(k)) ** 2)) / k < most + UNEVEN_BY_CHANCE * chance
-
-
-def differ_in_loudness(drawn: CodeSubsample, A: Array, least: float = MIN_LOUDNESS) -> bool:
-    """Whether all codes of a drawn sample are large together: their sizes are correlated by at least this much."""
-    correlation, error = _measure_drawn_loudness(drawn, A)
-    return correlation > max(LOUD_SCORE * error, least)
 
 
 def depend_on_each_other(drawn: CodeSubsample, A: Array) -> bool:
@@ -251,4 +252,9 @@ def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:
 
 def thin(rows: Array) -> Array:
     """About `TEST_ROWS` of drawn samples, from all parts of them: they are in the order of the samples."""
-    return rows[:: max(1, round(int(rows.shape[0]) / TEST_ROWS)), :]
+    return rows[:: count_thinned(int(rows.shape[0])), :]
+
+
+def count_thinned(n_drawn: int) -> int:
+    """How many of drawn samples there are for one of these."""
+    return max(1, round(n_drawn / TEST_ROWS))

@@ -349,10 +349,14 @@ class MinibatchStepper(Stepper):
         return self.evaluate(moved, here.objective, here.A)
 
     def find_reason_to_end(self, before: Iterate, here: Iterate, step: float) -> str | None:  # noqa: ARG002
-        """End once codes become no sparser."""
-        self.scores.append(measure_sparsity(here.stats))
-        slow = len(self.scores) > 2 and self.scores[-1] < MIN_SPARSITY_GAIN * self.scores[-3]
-        if slow and 0 < rms_standard_error(here.stats) < LOST_ERROR:
+        """End once codes become no sparser: over two iterations, or in the mean over more if atoms are not told yet."""
+        scores, few = self.scores, GIVE_UP_AFTER // 2
+        scores.append(measure_sparsity(here.stats))
+        slow = len(scores) > 2 and scores[-1] < MIN_SPARSITY_GAIN * scores[-3]
+        last, before_last = sum(scores[-few:]), sum(scores[-2 * few : -few])
+        least_seen = 2 * math.sqrt(2 * few) / (MIN_SPARSITY_GAIN - 1)  # whose growth exceeds chance, one a score, twice
+        steady = len(scores) >= 2 * few and least_seen < last < MIN_SPARSITY_GAIN * before_last
+        if (slow or steady) and 0 < rms_standard_error(here.stats) < (math.inf if steady else LOST_ERROR):
             return f"step {step:.2g}, codes become no sparser"
         return None
 

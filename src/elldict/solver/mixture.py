@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.backend import host_kernels
 from elldict.backend.base import NUMPY, Array, Backend, FreshWork, Work, to_numpy
 from elldict.solver.objective import LinearCodes, Objective, Quantities, Summed, Terms, Weighted, find_kernel, sum_term
 
@@ -48,6 +49,9 @@ they differ."""
 LEAST_DENSITY = 1e-280
 """What is added to a component, falling with the square of the distance: far out, where all are below the smallest
 number, the widest are the likeliest, and guesses stay finite."""
+
+LEAST_IN_FLOAT32 = 1e-30
+"""Density of a bin that holds codes which no component explains, in float32: its inverse and sums of it are finite."""
 
 ROUNDS, UPDATE_ROUNDS = 200, 20
 """Of expectation maximisation: for a first law, and from one that was right a step before."""
@@ -215,6 +219,9 @@ def find_skewed(count: Matrix) -> NDArray[np.bool_]:
 def count_bins(codes: Array, std: Matrix) -> Matrix:
     """How many codes (b, m) lie in each bin (m, N_BINS)."""
     m, backend = len(std), Backend.of(codes)
+    counted = host_kernels.count_bins(codes, std, N_BINS) if backend == NUMPY else None
+    if counted is not None:
+        return counted
     bins = locate_bins(codes, backend.asarray(std, "float64"), FreshWork())
     if not backend.prefers_products:
         return np.bincount(bins.ravel(), minlength=m * N_BINS).reshape(m, N_BINS).astype(np.float64)
@@ -238,17 +245,17 @@ def update_mixture(law: MixtureLaw, Z: Array) -> MixtureLaw:
 def _run_em(law: MixtureLaw, share: Matrix, rounds: int, backend: Backend = NUMPY) -> MixtureLaw:
     """Weights by expectation maximisation on a backend; those that are zero stay so.
 
-    `share` (m, N_BINS) of codes is in each bin.
+    `share` (m, N_BINS) of codes is in each bin. The host does it in float32: chance leaves fewer digits of a weight.
     """
     q, count = make_components().grouped, group_bins(share)
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
-    q, count, part = np.ascontiguousarray(q[allowed][:, used]), count[:, used], law.weights[:, allowed]
-    if backend.prefers_products:
-        q, count, part = (backend.asarray(each, "float64") for each in (q, count, part))
-    xp, least = Backend.of(part).xp, 1e-290
+    dtype, least = ("float64", 1e-290) if backend.prefers_products else ("float32", LEAST_IN_FLOAT32)
+    q, count, part = (
+        backend.asarray(each, dtype) for each in (q[allowed][:, used] + least, count[:, used], law.weights[:, allowed])
+    )
     for _ in range(rounds):
-        part = part * ((count / xp.clip(part @ q, min=least)) @ q.T)
-    part, weights = to_numpy(part), np.zeros_like(law.weights)
+        part = part * ((count / (part @ q)) @ q.T)
+    part, weights = to_numpy(part).astype(np.float64), np.zeros_like(law.weights)
     weights[:, allowed] = part / np.sum(part, axis=1, keepdims=True)
     return replace(law, weights=weights)
 
@@ -316,6 +323,11 @@ class MixtureLikelihood(LinearCodes):
         bins = locate_bins(Z, std, work)
         level, linear, second = (work.take(table, bins, into="") for table in tables)
         return level + Z * (linear + second * Z / 2)
+
+    def compute_slopes(self, Z: Array) -> Array:
+        """Second derivative of log q at each code Z (b, m)."""
+        std, _, _, second = self.tables(Z)
+        return FreshWork().take(second, locate_bins(Z, std, FreshWork()), into="")
 
     def tables(self, Z: Array) -> tuple[Array, ...]:
         """Standard deviations (m,), and tables over the bins of all atoms, for codes like these."""

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, STORED, Array, Backend, find_principal_axes, to_numpy
 from elldict.data.dataset import ArrayDataset, Dataset
-from elldict.data.statistics import Loudness, Whitening
+from elldict.data.statistics import IDENTITY, Loudness, Whitening
 from elldict.data.subsample import Minibatches, copy_white, find_at_hand, take_as
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar
-from elldict.solver.law_tests import TEST_ROWS, thin
+from elldict.solver.evaluate import evaluate
+from elldict.solver.law_tests import TEST_ROWS, count_thinned
 from elldict.solver.loop import SHORTER_STEPS, Phase, Problem, Stepper, measure_step, run_phase
 from elldict.solver.mixture import MixtureLaw, MixtureLikelihood, fit_mixture, update_mixture
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, compute_derivatives
-from elldict.theory.error_bars import CodeMoments, choose_signs
 
 SUBSAMPLE_ROWS = 25_000
 """Samples, at least, of the first steps, or the square of the directions. Fewer find atoms that fit others worse, and
@@ -49,6 +49,9 @@ and Newton's step for each pair by itself falls short."""
 MAX_VALUES = 2**20
 """Values of the samples from which the start is computed, 8 MB, unless these are fewer samples than curvatures need: by
 a few hundred, steps for hundreds of directions become longer and longer, and lead nowhere."""
+
+MIN_PART_ROWS = 1024
+"""Of these samples, fewest that are looked at together."""
 
 FIRST_ROUNDS = 60
 """Rounds of expectation maximisation for the first law, which is followed by others every few steps."""
@@ -227,7 +230,8 @@ class RobustEstimator:
         loudness = self.measure_loudness() if loud or self.normalize != "auto" else None
         pilot = None if settled else self.climb_l1(A)
         if pilot is not None and pilot.stopped:
-            law = MixtureLikelihood(self._fit_law(pilot.A, loudness))
+            rows = normalize_rows(self.rows, loudness)
+            law = MixtureLikelihood(self._fit_law(pilot.A, rows))
             return self._complete(replace(pilot, objective=law), loudness)
         found = (
             self.climb_likelihood(A, loudness, SETTLED_END)
@@ -261,26 +265,23 @@ class RobustEstimator:
         problem = self.problem
         first_phase = 1 + max([problem.first_phase, *(iteration.stage for iteration in problem.iterations)])
         problem = replace(problem, first_phase=first_phase)
-        objective = MixtureLikelihood(self._fit_law(A, loudness))
-        return self._prepare(problem, loudness, A).run(A, objective, end)
+        climb = self._prepare(problem, loudness, A)
+        return climb.run(A, MixtureLikelihood(self._fit_law(A, climb.rows)), end)
 
     def measure_loudness(self) -> Loudness | None:
         """How samples are normalised."""
         return None if self.normalize is None else Loudness.of(self.rows)
 
-    def _fit_law(self, A: Array, loudness: Loudness | None) -> MixtureLaw:
-        """Law of codes at A."""
-        rows = normalize_rows(Backend.of(A).asarray(self.rows, "float64"), loudness)
+    def _fit_law(self, A: Array, rows: Array) -> MixtureLaw:
+        """Law of codes at A, of drawn samples `rows` (b, k)."""
         return fit_mixture(compute_codes(rows, A), self._choose_signs(A), FIRST_ROUNDS)
 
     def _choose_signs(self, A: Array) -> NDArray[np.float64]:
         """Signs of the atoms, by the codes of drawn samples as they are."""
-        lp = self.lp_phase.objective
+        lp, drawn = self.lp_phase.objective, ArrayDataset(self.drawn.rows)
         assert isinstance(lp, Lp)
-        Z = compute_codes(self.drawn.rows, A)
-        g, slope = compute_derivatives(lp, Z)
-        means = (to_numpy(Backend.of(Z).xp.mean(each, axis=0)) for each in (g * Z, g * g, slope, Z * Z))
-        return to_numpy(choose_signs(CodeMoments(*means), int(Z.shape[0]), lp.p))
+        A = drawn.backend.asarray(A, "float64")
+        return to_numpy(evaluate(drawn, IDENTITY, replace(lp, signed=True), A, Quantities.MOMENTS, "float64").signs)
 
     def _prepare(self, problem: Problem, loudness: Loudness | None, A: Array) -> Climb:
         """Samples of this loudness to take steps on."""
@@ -336,20 +337,25 @@ def draw_rows(samples: Dataset, whitening: Whitening) -> tuple[NDArray[np.float6
     The start is the eigenvectors of E |y|^2 y y^T. Were codes independent, they would be the atoms, as far as these
     differ in kurtosis.
     """
-    r = samples.n_samples
-    b = min(r, max(TEST_ROWS, MAX_VALUES // samples.n_features))
-    index = np.sort(np.random.default_rng(0).choice(r, b, replace=False)).astype(np.int64)
-    backend = samples.backend
+    r, n, backend = samples.n_samples, samples.n_features, samples.backend
+    b = min(r, max(TEST_ROWS, MAX_VALUES // n))
+    index = np.arange(r) if b == r else np.sort(np.random.default_rng(0).choice(r, b, replace=False))
+    index, step = index.astype(np.int64, copy=False), count_thinned(b)
     if backend.prefers_products and isinstance(samples, ArrayDataset):
         taken = take_as(samples, index, "float64")
         white = taken if samples.white else whitening.move_to(backend).whiten(taken)
         weighted = white * backend.xp.sum(white * white, axis=1, keepdims=True)
         axes = backend.xp.linalg.eigh(weighted.T @ white)[1]
-        return np.ascontiguousarray(to_numpy(thin(white))), axes.T + 0.0
-    rows = to_numpy(whitening.whiten(to_numpy(samples.take(index)).astype(np.float64, copy=False)))
-    weighted = rows * np.einsum("bi,bi->b", rows, rows)[:, None]
-    axes = find_principal_axes(weighted.T @ rows, backend)[1]
-    return np.ascontiguousarray(thin(rows)), backend.asarray(axes[:, ::-1].T, "float64")
+        return np.ascontiguousarray(to_numpy(white[::step, :])), axes.T + 0.0
+    n_rows = step * max(1, max(MIN_PART_ROWS, MAX_VALUES // 8 // n) // step)
+    parts, moments = [], 0.0
+    for first in range(0, b, n_rows):  # part by part, which caches hold
+        part = to_numpy(samples.take(index[first : first + n_rows]))
+        rows = to_numpy(whitening.whiten(part.astype(np.float64, copy=False)))
+        moments = moments + (rows * np.einsum("bi,bi->b", rows, rows)[:, None]).T @ rows
+        parts.append(rows[::step])
+    axes = find_principal_axes(np.asarray(moments), backend)[1]
+    return np.concatenate(parts), backend.asarray(axes[:, ::-1].T, "float64")
 
 
 def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
@@ -359,5 +365,11 @@ def normalize_rows(rows: Array, loudness: Loudness | None) -> Array:
 
 def estimate_crossed(objective: Objective, Z: Array) -> NDArray[np.float64]:
     """E g_i' z_j^2 (m, m) of codes Z (b, m) that depend on each other."""
-    slope = compute_derivatives(objective, Z)[1]
-    return to_numpy(slope.T @ (Z * Z)) / int(Z.shape[0])
+    z2, xp = Z * Z, Backend.of(Z).xp
+    if isinstance(objective, MixtureLikelihood):
+        slope = objective.compute_slopes(Z)
+    elif objective == Lp(1.0):
+        slope = 1 - 1 / ((z2 + 1) * xp.sqrt(z2 + 1))
+    else:
+        slope = compute_derivatives(objective, Z)[1]
+    return to_numpy(slope.T @ z2) / int(Z.shape[0])
