@@ -7,7 +7,9 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 
+#include "histogram.h"
 #include "tile.h"
 
 namespace nb = nanobind;
@@ -118,6 +120,47 @@ void climb(Codes<double> z2, Codes<double> count, Out<double> x) {  // x, lower 
   chosen->climb(Histogram{z2.data(), count.data(), 1, b}, x.data(), x.data() + 3, x.data() + 6);
 }
 
+using Numbers = nb::ndarray<nb::numpy, double, nb::ndim<3>>;
+
+// Counts and mean squares (2, m, bins) as an array that owns them.
+Numbers hand_over(Binned&& found, std::size_t m) {
+  auto* kept = new Binned(std::move(found));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<Binned*>(p); });
+  return Numbers(kept->numbers.data(), {2, m, kept->n_bins}, owner);
+}
+
+Numbers bin_codes(Codes<double> Z, int dropped_bits) {
+  const std::size_t b = Z.shape(0), m = Z.shape(1);
+  Binned found;
+  {
+    nb::gil_scoped_release release;
+    found = count_codes(Z.data(), b, m, dropped_bits);
+  }
+  return hand_over(std::move(found), m);
+}
+
+Numbers bin_squares(Codes<double> z2, Codes<double> weights, int dropped_bits) {
+  const std::size_t b = z2.shape(0), m = z2.shape(1);
+  if (weights.shape(0) != b || weights.shape(1) != m) throw std::invalid_argument("there is not one weight for each square");
+  Binned found;
+  {
+    nb::gil_scoped_release release;
+    found = count_squares(z2.data(), weights.data(), b, m, dropped_bits);
+  }
+  return hand_over(std::move(found), m);
+}
+
+void turn(Codes<double> G, Codes<double> A, Row<double> slope, Row<double> z2, double weight, double least_curvature,
+          double max_angle, Out<double> moved) {
+  const std::size_t m = A.shape(0);
+  for (const auto& each : {std::pair{G.shape(0), G.shape(1)}, {A.shape(0), A.shape(1)}, {moved.shape(0), moved.shape(1)}})
+    if (each.first != m || each.second != m) throw std::invalid_argument("there is not one atom for each direction");
+  check_row(slope, m);
+  check_row(z2, m);
+  nb::gil_scoped_release release;
+  chosen->turn(Pairs{m, slope.data(), z2.data(), weight, least_curvature, max_angle}, G.data(), A.data(), moved.data());
+}
+
 NB_MODULE(_kernels, module) {
   module.doc() = "Kernels that read the codes of a tile once; elldict.backend.host_kernels calls them.";
   module.def("instructions", [] { return std::string(chosen->name); }, "Instruction set in use.");
@@ -126,6 +169,10 @@ NB_MODULE(_kernels, module) {
   module.def("descend", descend, exact("z2"), exact("count"), exact("law"), nb::arg("least"), nb::arg("rounds"),
              nb::arg("close"), nb::arg("noise_known"));
   module.def("climb", climb, exact("z2"), exact("count"), exact("x"));
+  module.def("bin_codes", bin_codes, exact("Z"), nb::arg("dropped_bits"));
+  module.def("bin_squares", bin_squares, exact("z2"), exact("weights"), nb::arg("dropped_bits"));
+  module.def("turn", turn, exact("G"), exact("A"), exact("slope"), exact("z2"), nb::arg("weight"),
+             nb::arg("least_curvature"), nb::arg("max_angle"), exact("moved"));
   add_functions<float>(module);
   add_functions<double>(module);
 }

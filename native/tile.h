@@ -52,6 +52,13 @@ struct Laws {
   double least;
 };
 
+// What Newton's step knows of the codes of m atoms: sums over samples of this weight.
+struct Pairs {
+  std::size_t m;
+  const double *slope, *z2;
+  double weight, least_curvature, max_angle;
+};
+
 struct AllKernels {
   Kernels<float> single;
   Kernels<double> twice;
@@ -59,6 +66,8 @@ struct AllKernels {
   void (*descend)(const Histogram&, Laws, int rounds, double close, bool noise_known);
   // maximum of the likelihood of one atom, from x in place, by log odds of the density, log power and log noise, in bounds
   void (*climb)(const Histogram&, double* x, const double* low, const double* high);
+  // atoms (m, m) moved by Newton's step for pairs, from the gradient G (m, m) at the atoms A (m, m)
+  void (*turn)(const Pairs&, const double* G, const double* A, double* moved);
   const char* name;
 };
 

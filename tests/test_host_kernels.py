@@ -1,5 +1,6 @@
 """The compiled kernels find what NumPy finds: for every objective, shape and instruction set, and in fits of laws."""
 
+import contextlib
 import gc
 import math
 import os
@@ -13,8 +14,10 @@ from test_objectives import ALL, OBJECTIVES, skip_without_kernels, sum_all
 
 from elldict import LpDictionaryLearning
 from elldict.backend import host_kernels
-from elldict.backend.base import BufferedWork
+from elldict.backend.base import BufferedWork, find_turn_kernel
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.solver.directions import PairwiseNewton, random_orthonormal
+from elldict.solver.evaluate import Statistics
 from elldict.solver.mixture import MixtureLikelihood, fit_mixture
 from elldict.solver.objective import Lp, Quantities, WithSecondary
 from elldict.solver.spike_slab import (
@@ -224,3 +227,53 @@ class TestLaws:
         pool = CodeHistogram.of(Z)
         start = SpikeSlab(np.array([0.3]), np.array([1.0]), 1e-6)
         assert climb_likelihood(pool, start, 1e-7).noise >= 0.999e-7
+
+    @pytest.mark.parametrize("shape", [(1, 1), (400, 1), (1000, 7), (3000, 33)])
+    def test_histograms_are_those_of_numpy(self, shape, monkeypatch):
+        """To the last bit; those of all atoms as one, which are scaled by sums, but for rounding."""
+        Z = draw_codes(*shape) * np.exp(np.random.default_rng(1).uniform(-60, 60, shape))  # tiny and huge ones
+        ours, our_pool = CodeHistogram.of(Z), CodeHistogram.of(draw_codes(*shape)).pool()
+        monkeypatch.setattr(host_kernels, "COMPILED", None)
+        theirs, their_pool = CodeHistogram.of(Z), CodeHistogram.of(draw_codes(*shape)).pool()
+        np.testing.assert_array_equal(ours.count, theirs.count)
+        np.testing.assert_array_equal(ours.z2, theirs.z2)
+        np.testing.assert_array_equal(our_pool.count, their_pool.count)
+        np.testing.assert_allclose(our_pool.z2, their_pool.z2, rtol=1e-13)
+
+
+class TestNewtonStep:
+    """The step of all pairs of atoms in one call."""
+
+    @staticmethod
+    def make_statistics(m, scale):
+        rng = np.random.default_rng(m)
+        A = random_orthonormal(m, m, rng)
+        own = np.diag(rng.uniform(0.5, 2.0, m)) + scale * rng.standard_normal((m, m))
+        return A, Statistics(
+            700.0, G=700 * own @ A, slope=700 * rng.uniform(0, 2, m), z2=700 * rng.uniform(0.8, 1.2, m)
+        )
+
+    @pytest.mark.parametrize("scale", [1e-6, 0.02, 1.0])
+    @pytest.mark.parametrize("m", [1, 2, 8, 33, 64])
+    def test_it_is_that_of_numpy(self, m, scale):
+        A, stats = self.make_statistics(m, scale)
+        assert find_turn_kernel(A) is not None
+        moved = PairwiseNewton()(stats, A)
+        np.testing.assert_allclose(moved, PairwiseNewton().move(stats, A), atol=1e-12)
+        np.testing.assert_allclose(moved @ moved.T, np.eye(m), atol=1e-12)
+
+    def test_all_instruction_sets_give_the_same_bits(self):
+        A, stats = self.make_statistics(21, 0.1)
+        found = []
+        try:
+            for name in ("baseline", "avx2", "avx512"):
+                with contextlib.suppress(ValueError):  # this machine has none
+                    host_kernels.COMPILED.use_instructions(name)
+                    found.append(PairwiseNewton()(stats, A).tobytes())
+        finally:
+            host_kernels.COMPILED.use_instructions("")
+        assert len(set(found)) == 1
+
+    def test_many_atoms_and_fewer_than_directions_are_left_to_numpy(self):
+        assert find_turn_kernel(np.eye(host_kernels.MOST_TURNED_ATOMS + 1)) is None
+        assert find_turn_kernel(np.eye(8)[:5]) is None

@@ -112,6 +112,13 @@ def find_em_kernel(backend: Backend) -> Callable[..., Any] | None:
     return host_kernels.descended if compiled else None
 
 
+def find_turn_kernel(A: Array) -> Callable[..., Any] | None:
+    """Kernel for Newton's step of all pairs of atoms A (m, k), where there is one: as many as directions, and few."""
+    m, k = A.shape
+    compiled = host_kernels.COMPILED is not None and type(A) is np.ndarray
+    return host_kernels.turned if compiled and m == k <= host_kernels.MOST_TURNED_ATOMS else None
+
+
 def _import_backend(namespace: str, device: Any) -> Backend:
     return Backend(importlib.import_module(namespace), device)
 

@@ -25,6 +25,9 @@ LIKELIHOOD_SUMS = ("z2", "below", "logs", "missing", "bend", "g2")
 SECONDARY_SUMS = ("weight", "magnitude", "secondary_g2", "cross")
 MIXTURE_SUMS = ("value", "slope", "g2", "z2", "magnitude")
 
+MOST_TURNED_ATOMS = 64
+"""Atoms up to which a step takes less time in one call: beyond, its products count, which BLAS makes faster."""
+
 MOST_FACTORS = 8
 """Factors |z| up to which a power is made by products, as without kernels."""
 
@@ -51,6 +54,32 @@ def split_power(exponent: float) -> tuple[int, bool] | None:
     """Factors |z|, and whether one is a square root, that make |z|**exponent; None if it takes a general power."""
     whole, half = divmod(exponent, 1)
     return (int(whole), half == 0.5) if half in (0.0, 0.5) and whole <= MOST_FACTORS else None
+
+
+def binned(Z: NDArray[np.float64], dropped_bits: int) -> NDArray[np.float64]:
+    """Counts and mean squares (2, m, bins) of codes Z (b, m), in bins of all but the last bits of a float32."""
+    return np.asarray(COMPILED.bin_codes(np.ascontiguousarray(Z), dropped_bits))
+
+
+def binned_again(squares: NDArray[np.float64], weights: NDArray[np.float64], dropped_bits: int) -> NDArray[np.float64]:
+    """The same of squares (b, m) that count by weights."""
+    return np.asarray(COMPILED.bin_squares(np.ascontiguousarray(squares), np.ascontiguousarray(weights), dropped_bits))
+
+
+def turned(
+    G: NDArray[np.float64],
+    A: NDArray[np.float64],
+    slope: NDArray[np.float64],
+    z2: NDArray[np.float64],
+    weight: float,
+    least_curvature: float,
+    max_angle: float,
+) -> NDArray[np.float64]:
+    """Atoms A (m, m) after Newton's step for all pairs, by the gradient G (m, m) and sums over codes (m,)."""
+    moved = np.empty(A.shape)
+    G, A = np.ascontiguousarray(G), np.ascontiguousarray(A)
+    COMPILED.turn(G, A, slope, z2, weight, least_curvature, max_angle, moved)
+    return moved
 
 
 def descended(

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, svd
+from elldict.backend.base import NUMPY, Array, Backend, find_turn_kernel, svd
 from elldict.solver.evaluate import Statistics
 from elldict.solver.objective import Quantities
 
@@ -107,7 +107,10 @@ class PairwiseNewton:
 
     def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""
-        return self.move(stats, A)
+        kernel = find_turn_kernel(A) if self.crossed is None and self.unidentifiable is None else None
+        if kernel is None:
+            return self.move(stats, A)
+        return kernel(stats.G, A, stats.slope, stats.z2, stats.weight, self.least_curvature, self.max_angle)
 
     def move(self, stats: Statistics, A: Array, further: Array | None = None) -> Array:
         """Move A (m, k) by the rotation of these angles, and by `further` ones (m, m)."""

@@ -82,7 +82,10 @@ class CodeHistogram:
         if Backend.of(Z).on_gpu:  # which goes through all codes faster than it would count them
             Z = Z.T
             return cls(None, Z * Z)
-        return cls._bin(np.square(to_numpy(Z)), None, DROPPED_BITS)
+        Z = to_numpy(Z)
+        if host_kernels.COMPILED is not None and Z.dtype == np.float64:
+            return cls(*host_kernels.binned(Z, DROPPED_BITS))
+        return cls._bin(np.square(Z), None, DROPPED_BITS)
 
     @property
     def mean_square(self) -> Array:
@@ -96,7 +99,12 @@ class CodeHistogram:
         scaled = self.z2 / self.mean_square[:, None]
         if self.count is not None:
             # eight times finer bins: these squares are means of bins already, and would be rounded twice
-            return self._bin(scaled.reshape(-1, 1), self.count.reshape(-1, 1), DROPPED_BITS - 3)
+            parts = (scaled.reshape(-1, 1), self.count.reshape(-1, 1), DROPPED_BITS - 3)
+            return (
+                self._bin(*parts)
+                if host_kernels.COMPILED is None
+                else CodeHistogram(*host_kernels.binned_again(*parts))
+            )
         xp, (lowest, highest, per_octave) = Backend.of(scaled).xp, (-64, 16, 16)
         octave = xp.log2(xp.reshape(scaled, (-1,)))
         octave = xp.maximum(xp.minimum(octave, xp.full_like(octave, highest - 0.01)), xp.full_like(octave, lowest))
