@@ -84,6 +84,8 @@ def sum_term(term: Term, n_rows: float, work: Work, xp: Any, known: dict[tuple[i
 
     `known` holds the sums of parts that several terms share, by identity of their arrays.
     """
+    if isinstance(term, Summed):
+        return term.total
     parts: tuple[tuple[Any, Part], ...] = ((1.0, term),)
     result = None
     if isinstance(term, Weighted):
@@ -295,8 +297,9 @@ class WithSecondary:
         can_fuse = kernel is not None and self.secondary.p > 2 and Quantities.MOMENTS in quantities
         if can_fuse and hasattr(self.primary, "fused"):
             both: Terms = self.primary.fused(Z, kernel, self.secondary)
-            alone = {} if Quantities.GRADIENT in quantities else {"secondary_value": (both.secondary, Z)}
-            return replace(both, extra={**both.extra, **alone})
+            if Quantities.GRADIENT in quantities:
+                return both
+            return replace(both, extra={**both.extra, "secondary_value": (both.secondary, Z)})
         one, two = self.primary.terms(Z, quantities, work, xp), self.secondary.terms(Z, quantities, work, xp)
         if Quantities.MOMENTS not in quantities:
             return replace(one, secondary=two.g)

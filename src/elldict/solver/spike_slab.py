@@ -382,9 +382,10 @@ class SpikeSlabLikelihood(LinearCodes):
     def coefficients(self, Z: Array) -> Coefficients:
         """Coefficients for codes like these."""
         backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
-        if (backend, dtype) not in self.known:
-            self.known[backend, dtype] = Coefficients.of(self.law, backend, dtype)
-        return self.known[backend, dtype]
+        found = self.known.get((backend, dtype))
+        if found is None:
+            found = self.known[backend, dtype] = Coefficients.of(self.law, backend, dtype)
+        return found
 
 
 @dataclass(frozen=True)

@@ -144,8 +144,10 @@ def choose_signs(moments: CodeMoments, n_samples: float, p: float, if_in_doubt: 
     few standard errors of zero, an atom takes the sign of all such atoms together; if that is in doubt too, the sign
     `if_in_doubt`.
     """
-    xp = Backend.of(moments.gz).xp
-    scores = score_kappa(moments, n_samples, p)
+    backend = Backend.of(moments.gz)
+    xp, scores = backend.xp, score_kappa(moments, n_samples, p)
+    if not backend.prefers_few_calls and bool(xp.min(scores) >= SURE_SCORE):  # none is in doubt, nor negative
+        return xp.ones_like(scores)
     doubtful = xp.astype(xp.abs(scores) < SURE_SCORE, scores.dtype)
     together = if_in_doubt * SURE_SCORE + xp.sum(doubtful * scores) / xp.sqrt(xp.sum(doubtful) + 1e-9)
     sure = xp.full_like(together, SURE_SCORE)
