@@ -161,6 +161,13 @@ void turn(Codes<double> G, Codes<double> A, Row<double> slope, Row<double> z2, d
   chosen->turn(Pairs{m, slope.data(), z2.data(), weight, least_curvature, max_angle}, G.data(), A.data(), moved.data());
 }
 
+void atom_errors(Row<double> gz, Row<double> g2, Row<double> slope, Row<double> z2, double n_samples,
+                 nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> errors) {
+  const std::size_t m = errors.shape(0);
+  for (const auto* row : {&gz, &g2, &slope, &z2}) check_row(*row, m);
+  chosen->atom_errors(Moments{m, gz.data(), g2.data(), slope.data(), z2.data()}, n_samples, errors.data());
+}
+
 NB_MODULE(_kernels, module) {
   module.doc() = "Kernels that read the codes of a tile once; elldict.backend.host_kernels calls them.";
   module.def("instructions", [] { return std::string(chosen->name); }, "Instruction set in use.");
@@ -173,6 +180,8 @@ NB_MODULE(_kernels, module) {
   module.def("bin_squares", bin_squares, exact("z2"), exact("weights"), nb::arg("dropped_bits"));
   module.def("turn", turn, exact("G"), exact("A"), exact("slope"), exact("z2"), nb::arg("weight"),
              nb::arg("least_curvature"), nb::arg("max_angle"), exact("moved"));
+  module.def("atom_errors", atom_errors, exact("gz"), exact("g2"), exact("slope"), exact("z2"), nb::arg("n_samples"),
+             exact("errors"));
   add_functions<float>(module);
   add_functions<double>(module);
 }

@@ -1,7 +1,9 @@
-// Newton's step for all pairs of atoms, as `PairwiseNewton` of elldict.solver.directions takes it, for few atoms: NumPy
-// takes longer to begin each of its operations than all of them take here. Rows are added to rows, column by column, so
-// that every instruction set gives the same bits.
+// Newton's step for all pairs of atoms, as `PairwiseNewton` of elldict.solver.directions takes it, and the errors of
+// atoms by the same angles, as `atom_errors` of elldict.theory.error_bars: for few atoms NumPy takes longer to begin each of
+// its operations than all of them take here. Rows are added to rows, column by column, so that every instruction set gives
+// the same bits.
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "tile.h"
@@ -62,6 +64,21 @@ void JOIN(turn_, VARIANT)(const Pairs& pairs, const double* G, const double* A, 
   for (std::size_t i = m; i-- > 0;) {
     for (std::size_t k = i + 1; k < m; ++k) add(moved + i * m, -left[i * m + k], moved + k * m, m);
     for (std::size_t j = 0; j < m; ++j) moved[i * m + j] /= left[i * m + i];
+  }
+}
+
+void JOIN(atom_errors_, VARIANT)(const Moments& of, double n_samples, double* errors) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < of.m; ++i) {
+    double sum = 0;
+    for (std::size_t j = 0; j < of.m; ++j) {
+      if (j == i) continue;
+      const double curvature = of.gz[i] + of.gz[j] - of.slope[i] * of.z2[j] - of.slope[j] * of.z2[i];
+      const double noise = of.g2[i] * of.z2[j] + of.g2[j] * of.z2[i], signal = 2 * (of.gz[i] * of.gz[j]);
+      const double variance = curvature > 0 ? (noise - signal) / (n_samples * curvature * curvature) : infinity;
+      sum += variance < 0 ? 0.0 : variance;  // not a number stays so
+    }
+    errors[i] = 2 * sum;
   }
 }
 

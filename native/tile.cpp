@@ -256,9 +256,11 @@ template <class T> constexpr Kernels<T> make_kernels() {
 
 void JOIN(descend_, VARIANT)(const Histogram&, Laws, int, double, bool);  // in spike_slab.cpp, as the next is
 void JOIN(climb_, VARIANT)(const Histogram&, double*, const double*, const double*);
-void JOIN(turn_, VARIANT)(const Pairs&, const double*, const double*, double*);  // in newton.cpp
+void JOIN(turn_, VARIANT)(const Pairs&, const double*, const double*, double*);  // in newton.cpp, as the next is
+void JOIN(atom_errors_, VARIANT)(const Moments&, double, double*);
 
 const AllKernels JOIN(kernels_, VARIANT) = {make_kernels<float>(), make_kernels<double>(), JOIN(descend_, VARIANT),
-                                            JOIN(climb_, VARIANT), JOIN(turn_, VARIANT), QUOTE(VARIANT)};
+                                            JOIN(climb_, VARIANT), JOIN(turn_, VARIANT),
+                                            JOIN(atom_errors_, VARIANT), QUOTE(VARIANT)};
 
 }  // namespace elldict

@@ -59,6 +59,12 @@ struct Pairs {
   double weight, least_curvature, max_angle;
 };
 
+// Means over the samples of the codes of m atoms: g z, g^2, g', z^2.
+struct Moments {
+  std::size_t m;
+  const double *gz, *g2, *slope, *z2;
+};
+
 struct AllKernels {
   Kernels<float> single;
   Kernels<double> twice;
@@ -68,6 +74,8 @@ struct AllKernels {
   void (*climb)(const Histogram&, double* x, const double* low, const double* high);
   // atoms (m, m) moved by Newton's step for pairs, from the gradient G (m, m) at the atoms A (m, m)
   void (*turn)(const Pairs&, const double* G, const double* A, double* moved);
+  // twice the sums (m,) of the variances of the angles of each atom with all others
+  void (*atom_errors)(const Moments&, double n_samples, double* errors);
   const char* name;
 };
 

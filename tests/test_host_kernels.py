@@ -28,6 +28,7 @@ from elldict.solver.spike_slab import (
     negative_log_likelihood,
     run_em,
 )
+from elldict.theory.error_bars import CodeMoments, atom_errors
 
 ROUNDING = {"float64": 1e-13, "float32": 2e-6}
 """Relative to the largest term of a sum: those of float32 are rounded, and the value is a difference of them."""
@@ -277,3 +278,15 @@ class TestNewtonStep:
     def test_many_atoms_and_fewer_than_directions_are_left_to_numpy(self):
         assert find_turn_kernel(np.eye(host_kernels.MOST_TURNED_ATOMS + 1)) is None
         assert find_turn_kernel(np.eye(8)[:5]) is None
+
+
+@pytest.mark.parametrize("m", [1, 2, 7, 40])
+@pytest.mark.parametrize("slope", [0.5, 1.5])
+def test_errors_of_atoms_are_those_of_numpy(m, slope, monkeypatch):
+    """With a steep slope some pairs have no maximum, and an infinite error."""
+    rng = np.random.default_rng(m)
+    gz, g2, z2 = rng.uniform(1, 2, m), rng.uniform(2, 6, m), rng.uniform(0.8, 1.2, m)
+    moments = CodeMoments(gz, g2, slope * rng.uniform(0.5, 1.5, m), z2)
+    ours = atom_errors(moments, 500.0, unidentifiable=np.zeros(m, bool))
+    monkeypatch.setattr(host_kernels, "COMPILED", None)
+    np.testing.assert_allclose(ours, atom_errors(moments, 500.0), rtol=1e-11)

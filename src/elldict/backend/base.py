@@ -119,6 +119,11 @@ def find_turn_kernel(A: Array) -> Callable[..., Any] | None:
     return host_kernels.turned if compiled and m == k <= host_kernels.MOST_TURNED_ATOMS else None
 
 
+def find_error_kernel(array: Array) -> Callable[..., Any] | None:
+    """Kernel for the errors of atoms with moments like this array, where there is one."""
+    return host_kernels.atom_errors if host_kernels.COMPILED is not None and type(array) is np.ndarray else None
+
+
 def _import_backend(namespace: str, device: Any) -> Backend:
     return Backend(importlib.import_module(namespace), device)
 

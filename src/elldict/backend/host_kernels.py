@@ -82,6 +82,19 @@ def turned(
     return moved
 
 
+def atom_errors(
+    gz: NDArray[np.float64],
+    g2: NDArray[np.float64],
+    slope: NDArray[np.float64],
+    z2: NDArray[np.float64],
+    n_samples: float,
+) -> NDArray[np.float64]:
+    """Errors (m,) of atoms of these moments (m,): twice the sum of the variances of their angles with all others."""
+    errors = np.empty(gz.shape)
+    COMPILED.atom_errors(gz, g2, slope, z2, n_samples, errors)
+    return errors
+
+
 def descended(
     squares: NDArray[np.float64],
     counts: NDArray[np.float64] | None,

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend
+from elldict.backend.base import Array, Backend, find_error_kernel
 from elldict.theory.accuracy import gaussian_moment, mean_over_gaussian, smoothed_derivatives
 
 SURE_SCORE = 3.0
@@ -66,6 +66,11 @@ def atom_errors(
     """
     backend = Backend.of(moments.gz)
     xp = backend.xp
+    if unidentifiable is not None and not np.any(unidentifiable):
+        unidentifiable = None
+    kernel = find_error_kernel(moments.gz) if unidentifiable is None and not n_unsought else None
+    if kernel is not None:
+        return kernel(moments.gz, moments.g2, moments.slope, moments.z2, n_samples)
     variances = moments.angle_covariances(moments, moments.g2, n_samples, unidentifiable)
     within = xp.sum(xp.maximum(variances, xp.zeros_like(variances)), axis=1)
     if not n_unsought:
