@@ -139,6 +139,8 @@ def measure_repeat_inflation(rows: NDArray[np.float64], n_samples: int) -> float
     all samples. Samples that are zero say nothing, however many they are.
     """
     n_drawn = len(rows)
+    if np.all(np.diff(np.sort(rows[:, 0]))):  # samples that differ in their first entry are not equal
+        return 1.0
     rows = rows[np.any(rows != 0, axis=1)]
     b = len(rows)
     if b < 2:

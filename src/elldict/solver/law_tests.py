@@ -229,7 +229,10 @@ def depend_on_each_other(drawn: CodeSubsample, A: Array) -> bool:
 
 
 def _measure_drawn_loudness(drawn: CodeSubsample, A: Array) -> tuple[float, float]:
-    return measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
+    def measure() -> tuple[float, float]:
+        return measure_loudness(to_numpy(compute_codes(thin(drawn.rows), to_numpy(A)[choose_few(A)])))
+
+    return drawn.recall("loudness", (A,), measure)
 
 
 def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:
