@@ -88,6 +88,15 @@ template <class T> void add_functions(nb::module_& module) {
     nb::gil_scoped_release release;
     kernels<T>().likelihood_beside(tile, offset.data(), rate.data(), Power{whole, half});
   }, exact("Z"), exact("offset"), exact("rate"), exact("g"), exact("h"), exact("sums"), nb::arg("whole"), nb::arg("half"));
+  module.def("likelihood_slopes", [](Codes<T> Z, Row<T> offset, Row<T> rate, Row<T> kept, Row<T> bend, Out<T> g, Out<T> h) {
+    const std::size_t b = Z.shape(0), m = Z.shape(1);
+    for (const auto* each : {&g, &h})
+      if (each->shape(0) != b || each->shape(1) != m) throw std::invalid_argument("g has not the shape of the codes");
+    for (const auto* row : {&offset, &rate, &kept, &bend}) check_row(*row, m);
+    nb::gil_scoped_release release;
+    kernels<T>().likelihood_slopes(Tile<T>{Z.data(), b, m, g.data(), h.data(), nullptr}, offset.data(), rate.data(),
+                                   kept.data(), bend.data());
+  }, exact("Z"), exact("offset"), exact("rate"), exact("kept"), exact("bend"), exact("g"), exact("h"));
   module.def("mixture", [](Codes<T> Z, Row<T> std, Row<T> level, Row<T> linear, Row<T> second, Out<T> g,
                            Out<double> sums) {
     const auto tile = make_tile<T>(Z, g, nullptr, sums, 5);

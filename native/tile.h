@@ -36,6 +36,8 @@ struct Kernels {
   // sums: z^2, below, logs, missing, bend, g^2; of a second objective also |z|^(p-2), |z|, h^2, g h
   void (*likelihood)(const Tile<T>&, const T* offset, const T* rate);
   void (*likelihood_beside)(const Tile<T>&, const T* offset, const T* rate, Power);
+  // no sums; g and, in h, its slope at every code
+  void (*likelihood_slopes)(const Tile<T>&, const T* offset, const T* rate, const T* kept, const T* bend);
   // sums: log q, its second derivative, g^2, z^2, |z|, by quadratic functions of z in every bin
   void (*mixture)(const Tile<T>&, const T* std, const T* level, const T* linear, const T* second, int n_bins);
 };

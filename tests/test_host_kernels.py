@@ -19,7 +19,7 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.solver.directions import PairwiseNewton, random_orthonormal
 from elldict.solver.evaluate import Statistics
 from elldict.solver.mixture import MixtureLikelihood, fit_mixture
-from elldict.solver.objective import Lp, Quantities, WithSecondary
+from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives
 from elldict.solver.spike_slab import (
     CodeHistogram,
     SpikeSlab,
@@ -290,3 +290,16 @@ def test_errors_of_atoms_are_those_of_numpy(m, slope, monkeypatch):
     ours = atom_errors(moments, 500.0, unidentifiable=np.zeros(m, bool))
     monkeypatch.setattr(host_kernels, "COMPILED", None)
     np.testing.assert_allclose(ours, atom_errors(moments, 500.0), rtol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("shape", [(1, 1), (13, 7), (300, 33)])
+def test_slopes_of_the_likelihood_are_those_of_numpy(shape, dtype, monkeypatch):
+    """Code by code, for error bars: neither g nor its slope is larger than a code, or one over the noise."""
+    Z, density = draw_codes(*shape, dtype), np.linspace(0.1, 0.8, shape[1])
+    likelihood = SpikeSlabLikelihood(SpikeSlab(density, 1 / density, 0.05))
+    assert likelihood.derivatives(Z) is not None
+    ours = compute_derivatives(likelihood, Z)
+    monkeypatch.setattr(host_kernels, "COMPILED", None)
+    for one, other in zip(ours, compute_derivatives(likelihood, Z), strict=True):
+        np.testing.assert_allclose(one, other, atol=20 * ROUNDING[dtype] * np.max(np.abs(Z), initial=1))

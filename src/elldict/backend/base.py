@@ -6,6 +6,7 @@ Everything that touches samples is written against the standard, so NumPy, torch
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -165,9 +166,17 @@ def is_foreign(array: object) -> bool:
     )
 
 
+def name_dtype(dtype: Any) -> str:
+    """Name of a type of any library."""
+    return _name_numpy(dtype) if isinstance(dtype, np.dtype) else str(dtype).rsplit(".", maxsplit=1)[-1]
+
+
+_name_numpy = functools.cache(str)  # to spell a name takes microseconds
+
+
 def name_precision(dtype: Any) -> str:
     """Precision in which numbers of a type are multiplied: float32 holds those of 16 bits, float64 all others."""
-    return "float32" if str(dtype).endswith(("float32", "float16")) else "float64"  # bfloat16 among them
+    return "float32" if name_dtype(dtype).endswith(("float32", "float16")) else "float64"  # bfloat16 among them
 
 
 def real_dtype(array: Array) -> str:

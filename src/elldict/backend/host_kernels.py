@@ -133,6 +133,14 @@ def climbed(
     return np.asarray(both[0])
 
 
+def slopes(Z: Tile, offset: Tile, rate: Tile, kept: Tile, bend: Tile) -> tuple[Tile, Tile]:
+    """Return g and slope of the spike-and-slab likelihood at every code of Z (b, m); coefficients are rows (m,)."""
+    Z = np.ascontiguousarray(Z)
+    g, slope = np.empty_like(Z), np.empty_like(Z)
+    COMPILED.likelihood_slopes(Z, offset, rate, kept, bend, g, slope)
+    return g, slope
+
+
 def find_buffer(buffers: dict[str, Tile], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tile:
     """Scratch memory of this name and shape; what was there under the name may be in it, or is let go."""
     rows = shape[0]

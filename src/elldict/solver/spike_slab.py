@@ -16,7 +16,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from elldict.backend import host_kernels
-from elldict.backend.base import Array, Backend, FreshWork, Work, find_em_kernel, to_numpy
+from elldict.backend.base import Array, Backend, FreshWork, Work, find_em_kernel, name_dtype, to_numpy
 from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted, find_kernel
 
 Vector = NDArray[np.float64]
@@ -379,9 +379,17 @@ class SpikeSlabLikelihood(LinearCodes):
         weighted = Weighted(value, constant=c.level)
         return Terms(g, c.kept, slope, weighted, z2=sums["z2"], g2=sums["g2"], secondary=other, extra=extra)
 
+    def derivatives(self, Z: Array) -> tuple[Array, Array] | None:
+        """G and slope code by code, for codes Z (b, m), by a kernel; None where there is none."""
+        if host_kernels.COMPILED is None or type(Z) is not np.ndarray:
+            return None
+        c = self.coefficients(Z)
+        rows = (row.astype(Z.dtype, copy=False) for row in (c.kept, -2 * c.steep * c.kept))
+        return host_kernels.slopes(Z, c.offset, c.rate, *rows)
+
     def coefficients(self, Z: Array) -> Coefficients:
         """Coefficients for codes like these."""
-        backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
+        backend, dtype = Backend.of(Z), name_dtype(Z.dtype)
         found = self.known.get((backend, dtype))
         if found is None:
             found = self.known[backend, dtype] = Coefficients.of(self.law, backend, dtype)
