@@ -59,7 +59,8 @@ def estimate_saturation_errors(rows: Matrix, A: Matrix, phase: Phase) -> Vector 
 def _measure_lost_kurtosis(rows: Matrix, A: Matrix) -> float | None:
     """Kurtosis, a mean over features, that codes have and features have not, for unit variance; None if chance may."""
     of_codes, of_features = _measure_cumulants(rows, A), _measure_cumulants(rows)
-    whole, *parts = ((A.T**4) @ codes - features for codes, features in zip(of_codes.T, of_features.T, strict=True))
+    squares = A.T * A.T
+    whole, *parts = ((squares * squares) @ of_codes - of_features).T
     errors = np.std(parts, axis=0) / math.sqrt(N_PARTS - 1)
     scores = whole / np.where(errors > 0, errors, math.inf)
     if np.mean(whole) <= 0 or float(np.mean(scores**2)) < MIN_SCORE:
