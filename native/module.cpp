@@ -7,9 +7,11 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "angles.h"
 #include "bins.h"
+#include "histogram.h"
 #include "tile.h"
 
 namespace nb = nanobind;
@@ -88,6 +90,15 @@ template <class T> void add_functions(nb::module_& module) {
     nb::gil_scoped_release release;
     kernels<T>().likelihood_beside(tile, offset.data(), rate.data(), Power{whole, half});
   }, exact("Z"), exact("offset"), exact("rate"), exact("g"), exact("h"), exact("sums"), nb::arg("whole"), nb::arg("half"));
+  module.def("likelihood_slopes", [](Codes<T> Z, Row<T> offset, Row<T> rate, Row<T> kept, Row<T> bend, Out<T> g, Out<T> h) {
+    const std::size_t b = Z.shape(0), m = Z.shape(1);
+    for (const auto* each : {&g, &h})
+      if (each->shape(0) != b || each->shape(1) != m) throw std::invalid_argument("g has not the shape of the codes");
+    for (const auto* row : {&offset, &rate, &kept, &bend}) check_row(*row, m);
+    nb::gil_scoped_release release;
+    kernels<T>().likelihood_slopes(Tile<T>{Z.data(), b, m, g.data(), h.data(), nullptr}, offset.data(), rate.data(),
+                                   kept.data(), bend.data());
+  }, exact("Z"), exact("offset"), exact("rate"), exact("kept"), exact("bend"), exact("g"), exact("h"));
   module.def("mixture", [](Codes<T> Z, Row<T> std, Row<T> level, Row<T> linear, Row<T> second, Out<T> g,
                            Out<double> sums) {
     const auto tile = make_tile<T>(Z, g, nullptr, sums, 5);
@@ -144,6 +155,54 @@ void find_pair_angles(Codes<double> C, Codes<double> crossed, Row<double> slope,
               angles.data());
 }
 
+using Numbers = nb::ndarray<nb::numpy, double, nb::ndim<3>>;
+
+// Counts and mean squares (2, m, bins) as an array that owns them.
+Numbers hand_over(Binned&& found, std::size_t m) {
+  auto* kept = new Binned(std::move(found));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<Binned*>(p); });
+  return Numbers(kept->numbers.data(), {2, m, kept->n_bins}, owner);
+}
+
+Numbers bin_codes(Codes<double> Z, int dropped_bits) {
+  const std::size_t b = Z.shape(0), m = Z.shape(1);
+  Binned found;
+  {
+    nb::gil_scoped_release release;
+    found = count_codes(Z.data(), b, m, dropped_bits);
+  }
+  return hand_over(std::move(found), m);
+}
+
+Numbers bin_squares(Codes<double> z2, Codes<double> weights, int dropped_bits) {
+  const std::size_t b = z2.shape(0), m = z2.shape(1);
+  if (weights.shape(0) != b || weights.shape(1) != m) throw std::invalid_argument("there is not one weight for each square");
+  Binned found;
+  {
+    nb::gil_scoped_release release;
+    found = count_squares(z2.data(), weights.data(), b, m, dropped_bits);
+  }
+  return hand_over(std::move(found), m);
+}
+
+void turn(Codes<double> G, Codes<double> A, Row<double> slope, Row<double> z2, double weight, double least_curvature,
+          double max_angle, Out<double> moved) {
+  const std::size_t m = A.shape(0);
+  for (const auto& each : {std::pair{G.shape(0), G.shape(1)}, {A.shape(0), A.shape(1)}, {moved.shape(0), moved.shape(1)}})
+    if (each.first != m || each.second != m) throw std::invalid_argument("there is not one atom for each direction");
+  check_row(slope, m);
+  check_row(z2, m);
+  nb::gil_scoped_release release;
+  chosen->turn(Pairs{m, slope.data(), z2.data(), weight, least_curvature, max_angle}, G.data(), A.data(), moved.data());
+}
+
+void atom_errors(Row<double> gz, Row<double> g2, Row<double> slope, Row<double> z2, double n_samples,
+                 nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> errors) {
+  const std::size_t m = errors.shape(0);
+  for (const auto* row : {&gz, &g2, &slope, &z2}) check_row(*row, m);
+  chosen->atom_errors(Moments{m, gz.data(), g2.data(), slope.data(), z2.data()}, n_samples, errors.data());
+}
+
 NB_MODULE(_kernels, module) {
   module.doc() = "Kernels that read the codes of a tile once; elldict.backend.host_kernels calls them.";
   module.def("instructions", [] { return std::string(chosen->name); }, "Instruction set in use.");
@@ -154,6 +213,12 @@ NB_MODULE(_kernels, module) {
   module.def("climb", climb, exact("z2"), exact("count"), exact("x"));
   module.def("find_angles", find_pair_angles, exact("C"), exact("crossed"), exact("slope"), exact("z2"),
              nb::arg("weight"), nb::arg("least"), nb::arg("most"), exact("angles"));
+  module.def("bin_codes", bin_codes, exact("Z"), nb::arg("dropped_bits"));
+  module.def("bin_squares", bin_squares, exact("z2"), exact("weights"), nb::arg("dropped_bits"));
+  module.def("turn", turn, exact("G"), exact("A"), exact("slope"), exact("z2"), nb::arg("weight"),
+             nb::arg("least_curvature"), nb::arg("max_angle"), exact("moved"));
+  module.def("atom_errors", atom_errors, exact("gz"), exact("g2"), exact("slope"), exact("z2"), nb::arg("n_samples"),
+             exact("errors"));
   add_functions<float>(module);
   add_functions<double>(module);
 }

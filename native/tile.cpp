@@ -96,6 +96,29 @@ template <class T, bool BESIDE> struct Likelihood {
   Here at(std::size_t place) const { return {load(offset + place), load(rate + place), power}; }
 };
 
+// g and slope of the likelihood, code by code: kept and bend are what multiplies g, and its product with z.
+template <class T> struct Slopes {
+  static constexpr int n_sums = 0, n_product = -1;
+  static constexpr bool has_h = true, reads_g = false;
+  const T *offset, *rate, *kept, *bend;  // of every column of a group
+  struct Here {
+    V<T> offset, rate, kept, bend;
+    inline void operator()(V<T> z, V<T>& g, V<T>& h, V<T>*) const {
+      const V<T> zero = fill<T>(T(0)), one = fill<T>(T(1));
+      const V<T> half = z * z * rate + offset;
+      const V<T> e = exp_negative(magnitude<T>(half) * T(-2));
+      const V<T> share = T(2) / (e + T(1));
+      const V<T> active = share * (half < zero ? e : one), missing = -share * (half < zero ? one : e);
+      g = z * active;
+      h = kept * T(2) + kept * missing + bend * (g * z * missing);
+      g = g * kept;
+    }
+  };
+  Here at(std::size_t place) const {
+    return {load(offset + place), load(rate + place), load(kept + place), load(bend + place)};
+  }
+};
+
 template <class T> struct Mixture {
   static constexpr int n_sums = 5, n_product = -1;
   static constexpr bool has_h = false, reads_g = false;
@@ -223,6 +246,15 @@ template <class T, bool BESIDE> void run_likelihood(const Tile<T>& tile, const T
 }
 
 template <class T>
+void run_slopes(const Tile<T>& tile, const T* offset, const T* rate, const T* kept, const T* bend) {
+  const std::size_t rows = group_rows<T>(tile.m), length = rows * tile.m;
+  Scratch<T> all(4 * length);
+  const T* given[] = {offset, rate, kept, bend};
+  for (int i = 0; i < 4; ++i) repeat(given[i], tile.m, rows, all.data + i * length);
+  run(tile, Slopes<T>{all.data, all.data + length, all.data + 2 * length, all.data + 3 * length});
+}
+
+template <class T>
 void run_mixture(const Tile<T>& tile, const T* std, const T* level, const T* linear, const T* second, int n_bins) {
   const std::size_t rows = group_rows<T>(tile.m);
   typedef typename Types<T>::Int Int;
@@ -246,6 +278,9 @@ template <class T> constexpr Kernels<T> make_kernels() {
       [](const Tile<T>& tile, const T* offset, const T* rate, Power power) {
         run_likelihood<T, true>(tile, offset, rate, power);
       },
+      [](const Tile<T>& tile, const T* offset, const T* rate, const T* kept, const T* bend) {
+        run_slopes(tile, offset, rate, kept, bend);
+      },
       [](const Tile<T>& tile, const T* std, const T* level, const T* linear, const T* second, int n_bins) {
         run_mixture(tile, std, level, linear, second, n_bins);
       },
@@ -256,8 +291,11 @@ template <class T> constexpr Kernels<T> make_kernels() {
 
 void JOIN(descend_, VARIANT)(const Histogram&, Laws, int, double, bool);  // in spike_slab.cpp, as the next is
 void JOIN(climb_, VARIANT)(const Histogram&, double*, const double*, const double*);
+void JOIN(turn_, VARIANT)(const Pairs&, const double*, const double*, double*);  // in newton.cpp, as the next is
+void JOIN(atom_errors_, VARIANT)(const Moments&, double, double*);
 
 const AllKernels JOIN(kernels_, VARIANT) = {make_kernels<float>(), make_kernels<double>(), JOIN(descend_, VARIANT),
-                                            JOIN(climb_, VARIANT), QUOTE(VARIANT)};
+                                            JOIN(climb_, VARIANT), JOIN(turn_, VARIANT),
+                                            JOIN(atom_errors_, VARIANT), QUOTE(VARIANT)};
 
 }  // namespace elldict

@@ -36,6 +36,8 @@ struct Kernels {
   // sums: z^2, below, logs, missing, bend, g^2; of a second objective also |z|^(p-2), |z|, h^2, g h
   void (*likelihood)(const Tile<T>&, const T* offset, const T* rate);
   void (*likelihood_beside)(const Tile<T>&, const T* offset, const T* rate, Power);
+  // no sums; g and, in h, its slope at every code
+  void (*likelihood_slopes)(const Tile<T>&, const T* offset, const T* rate, const T* kept, const T* bend);
   // sums: log q, its second derivative, g^2, z^2, |z|, by quadratic functions of z in every bin
   void (*mixture)(const Tile<T>&, const T* std, const T* level, const T* linear, const T* second, int n_bins);
 };
@@ -52,6 +54,19 @@ struct Laws {
   double least;
 };
 
+// What Newton's step knows of the codes of m atoms: sums over samples of this weight.
+struct Pairs {
+  std::size_t m;
+  const double *slope, *z2;
+  double weight, least_curvature, max_angle;
+};
+
+// Means over the samples of the codes of m atoms: g z, g^2, g', z^2.
+struct Moments {
+  std::size_t m;
+  const double *gz, *g2, *slope, *z2;
+};
+
 struct AllKernels {
   Kernels<float> single;
   Kernels<double> twice;
@@ -59,6 +74,10 @@ struct AllKernels {
   void (*descend)(const Histogram&, Laws, int rounds, double close, bool noise_known);
   // maximum of the likelihood of one atom, from x in place, by log odds of the density, log power and log noise, in bounds
   void (*climb)(const Histogram&, double* x, const double* low, const double* high);
+  // atoms (m, m) moved by Newton's step for pairs, from the gradient G (m, m) at the atoms A (m, m)
+  void (*turn)(const Pairs&, const double* G, const double* A, double* moved);
+  // twice the sums (m,) of the variances of the angles of each atom with all others
+  void (*atom_errors)(const Moments&, double n_samples, double* errors);
   const char* name;
 };
 

@@ -1,5 +1,6 @@
 """The compiled kernels find what NumPy finds: for every objective, shape and instruction set, and in fits of laws."""
 
+import contextlib
 import gc
 import math
 import os
@@ -13,12 +14,12 @@ from test_objectives import ALL, OBJECTIVES, skip_without_kernels, sum_all
 
 from elldict import LpDictionaryLearning
 from elldict.backend import host_kernels
-from elldict.backend.base import BufferedWork
+from elldict.backend.base import BufferedWork, find_turn_kernel
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.solver.directions import pairwise_angles, random_orthonormal
+from elldict.solver.directions import PairwiseNewton, pairwise_angles, random_orthonormal
 from elldict.solver.evaluate import Statistics
 from elldict.solver.mixture import N_BINS, MixtureLikelihood, count_bins, fit_mixture
-from elldict.solver.objective import Lp, Quantities, WithSecondary
+from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives
 from elldict.solver.spike_slab import (
     CodeHistogram,
     SpikeSlab,
@@ -27,6 +28,7 @@ from elldict.solver.spike_slab import (
     negative_log_likelihood,
     run_em,
 )
+from elldict.theory.error_bars import CodeMoments, atom_errors
 
 ROUNDING = {"float64": 1e-13, "float32": 2e-6}
 """Relative to the largest term of a sum: those of float32 are rounded, and the value is a difference of them."""
@@ -253,3 +255,78 @@ class TestLaws:
         pool = CodeHistogram.of(Z)
         start = SpikeSlab(np.array([0.3]), np.array([1.0]), 1e-6)
         assert climb_likelihood(pool, start, 1e-7).noise >= 0.999e-7
+
+    @pytest.mark.parametrize("shape", [(1, 1), (400, 1), (1000, 7), (3000, 33)])
+    def test_histograms_are_those_of_numpy(self, shape, monkeypatch):
+        """To the last bit; those of all atoms as one, which are scaled by sums, but for rounding."""
+        Z = draw_codes(*shape) * np.exp(np.random.default_rng(1).uniform(-60, 60, shape))  # tiny and huge ones
+        ours, our_pool = CodeHistogram.of(Z), CodeHistogram.of(draw_codes(*shape)).pool()
+        monkeypatch.setattr(host_kernels, "COMPILED", None)
+        theirs, their_pool = CodeHistogram.of(Z), CodeHistogram.of(draw_codes(*shape)).pool()
+        np.testing.assert_array_equal(ours.count, theirs.count)
+        np.testing.assert_array_equal(ours.z2, theirs.z2)
+        np.testing.assert_array_equal(our_pool.count, their_pool.count)
+        np.testing.assert_allclose(our_pool.z2, their_pool.z2, rtol=1e-13)
+
+
+class TestNewtonStep:
+    """The step of all pairs of atoms in one call."""
+
+    @staticmethod
+    def make_statistics(m, scale):
+        rng = np.random.default_rng(m)
+        A = random_orthonormal(m, m, rng)
+        own = np.diag(rng.uniform(0.5, 2.0, m)) + scale * rng.standard_normal((m, m))
+        return A, Statistics(
+            700.0, G=700 * own @ A, slope=700 * rng.uniform(0, 2, m), z2=700 * rng.uniform(0.8, 1.2, m)
+        )
+
+    @pytest.mark.parametrize("scale", [1e-6, 0.02, 1.0])
+    @pytest.mark.parametrize("m", [1, 2, 8, 33, 64])
+    def test_it_is_that_of_numpy(self, m, scale):
+        A, stats = self.make_statistics(m, scale)
+        assert find_turn_kernel(A) is not None
+        moved = PairwiseNewton()(stats, A)
+        np.testing.assert_allclose(moved, PairwiseNewton().move(stats, A), atol=1e-12)
+        np.testing.assert_allclose(moved @ moved.T, np.eye(m), atol=1e-12)
+
+    def test_all_instruction_sets_give_the_same_bits(self):
+        A, stats = self.make_statistics(21, 0.1)
+        found = []
+        try:
+            for name in ("baseline", "avx2", "avx512"):
+                with contextlib.suppress(ValueError):  # this machine has none
+                    host_kernels.COMPILED.use_instructions(name)
+                    found.append(PairwiseNewton()(stats, A).tobytes())
+        finally:
+            host_kernels.COMPILED.use_instructions("")
+        assert len(set(found)) == 1
+
+    def test_many_atoms_and_fewer_than_directions_are_left_to_numpy(self):
+        assert find_turn_kernel(np.eye(host_kernels.MOST_TURNED_ATOMS + 1)) is None
+        assert find_turn_kernel(np.eye(8)[:5]) is None
+
+
+@pytest.mark.parametrize("m", [1, 2, 7, 40])
+@pytest.mark.parametrize("slope", [0.5, 1.5])
+def test_errors_of_atoms_are_those_of_numpy(m, slope, monkeypatch):
+    """With a steep slope some pairs have no maximum, and an infinite error."""
+    rng = np.random.default_rng(m)
+    gz, g2, z2 = rng.uniform(1, 2, m), rng.uniform(2, 6, m), rng.uniform(0.8, 1.2, m)
+    moments = CodeMoments(gz, g2, slope * rng.uniform(0.5, 1.5, m), z2)
+    ours = atom_errors(moments, 500.0, unidentifiable=np.zeros(m, bool))
+    monkeypatch.setattr(host_kernels, "COMPILED", None)
+    np.testing.assert_allclose(ours, atom_errors(moments, 500.0), rtol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("shape", [(1, 1), (13, 7), (300, 33)])
+def test_slopes_of_the_likelihood_are_those_of_numpy(shape, dtype, monkeypatch):
+    """Code by code, for error bars: neither g nor its slope is larger than a code, or one over the noise."""
+    Z, density = draw_codes(*shape, dtype), np.linspace(0.1, 0.8, shape[1])
+    likelihood = SpikeSlabLikelihood(SpikeSlab(density, 1 / density, 0.05))
+    assert likelihood.derivatives(Z) is not None
+    ours = compute_derivatives(likelihood, Z)
+    monkeypatch.setattr(host_kernels, "COMPILED", None)
+    for one, other in zip(ours, compute_derivatives(likelihood, Z), strict=True):
+        np.testing.assert_allclose(one, other, atol=20 * ROUNDING[dtype] * np.max(np.abs(Z), initial=1))

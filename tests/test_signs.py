@@ -16,7 +16,7 @@ from elldict.data.statistics import Whitening, compute_statistics
 from elldict.metrics import match_atoms, recovery_error
 from elldict.solver import mixture
 from elldict.solver.directions import polar, random_orthonormal
-from elldict.solver.evaluate import evaluate
+from elldict.solver.evaluate import evaluate, sign_secondary
 from elldict.solver.mixture import N_BINS, count_bins, find_skewed, fit_mixture, make_components
 from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives
 from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood
@@ -143,6 +143,7 @@ def test_l_p_beside_another_objective_is_what_it_is_alone(mixed, p, quantities):
     law = SpikeSlab(np.full(12, 0.3), np.full(12, 3.0), 0.1)
     both = WithSecondary(SpikeSlabLikelihood(law), Lp(p, signed=True))
     stats = evaluate(samples, whitening, both, dictionary, quantities, "float64")
+    stats = sign_secondary(stats, whitening, both, dictionary)
     alone = evaluate(samples, whitening, Lp(p, signed=True), dictionary, quantities, "float64")
     beside = stats.of_secondary()
     for name in ("value", "gz", "slope", "g2", "signs"):

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, take_rows, to_numpy
-from elldict.backend.host_memory import keep_freed_memory
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import Loudness, SampleStatistics, Whitening, bound_codes, compute_statistics
 from elldict.data.subsample import whiten_on_card
@@ -63,7 +62,6 @@ class Search:
         if samples.backend.on_gpu and samples.backend.can_capture:
             log.capture = CudaGraphStepper.try_to_make
         # drawn samples and what is computed of them are float64, and hardly more than the samples
-        keep_freed_memory(8 * 8 * samples.n_samples * samples.n_features)
         statistics = compute_statistics(samples, center=options.center, precise=bool(options.whiten))
         log.passes += 1
         m = check_n_components(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import to_numpy
+from elldict.backend.memory import keep_freed_memory
 from elldict.competing_bases import seek_competing_basis
 from elldict.data.dataset import Dataset
 from elldict.data.statistics import SampleStatistics
@@ -51,6 +52,7 @@ def fit_dictionary(
 
     Samples of one of the `groups` (r,) may depend on each other.
     """
+    keep_freed_memory()
     search = Search.begin(samples, options, log)
     statistics, whitening = search.statistics, search.whitening
     doubts = list(doubt_samples(statistics, whitening, options.n_components))

@@ -51,7 +51,7 @@ def keep_above(Z: Array, xp: Any, alpha: float | NDArray[Any]) -> Array:
 
 def keep_largest(Z: Array, xp: Any, k: int) -> Array:
     """The k largest codes of each sample. With orthonormal atoms this is the best code of k atoms."""
-    order = xp.argsort(xp.abs(Z), axis=1, descending=True)
+    order = xp.argsort(-xp.abs(Z), axis=1, stable=True)
     rank = xp.argsort(order, axis=1)
     return xp.where(rank < k, Z, xp.zeros_like(Z))
 

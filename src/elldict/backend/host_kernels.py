@@ -25,6 +25,9 @@ LIKELIHOOD_SUMS = ("z2", "below", "logs", "missing", "bend", "g2")
 SECONDARY_SUMS = ("weight", "magnitude", "secondary_g2", "cross")
 MIXTURE_SUMS = ("value", "slope", "g2", "z2", "magnitude")
 
+MOST_TURNED_ATOMS = 64
+"""Atoms up to which a step takes less time in one call: beyond, its products count, which BLAS makes faster."""
+
 MOST_FACTORS = 8
 """Factors |z| up to which a power is made by products, as without kernels."""
 
@@ -51,6 +54,45 @@ def split_power(exponent: float) -> tuple[int, bool] | None:
     """Factors |z|, and whether one is a square root, that make |z|**exponent; None if it takes a general power."""
     whole, half = divmod(exponent, 1)
     return (int(whole), half == 0.5) if half in (0.0, 0.5) and whole <= MOST_FACTORS else None
+
+
+def binned(Z: NDArray[np.float64], dropped_bits: int) -> NDArray[np.float64]:
+    """Counts and mean squares (2, m, bins) of codes Z (b, m), in bins of all but the last bits of a float32."""
+    return np.asarray(COMPILED.bin_codes(np.ascontiguousarray(Z), dropped_bits))
+
+
+def binned_again(squares: NDArray[np.float64], weights: NDArray[np.float64], dropped_bits: int) -> NDArray[np.float64]:
+    """The same of squares (b, m) that count by weights."""
+    return np.asarray(COMPILED.bin_squares(np.ascontiguousarray(squares), np.ascontiguousarray(weights), dropped_bits))
+
+
+def turned(
+    G: NDArray[np.float64],
+    A: NDArray[np.float64],
+    slope: NDArray[np.float64],
+    z2: NDArray[np.float64],
+    weight: float,
+    least_curvature: float,
+    max_angle: float,
+) -> NDArray[np.float64]:
+    """Atoms A (m, m) after Newton's step for all pairs, by the gradient G (m, m) and sums over codes (m,)."""
+    moved = np.empty(A.shape)
+    G, A = np.ascontiguousarray(G), np.ascontiguousarray(A)
+    COMPILED.turn(G, A, slope, z2, weight, least_curvature, max_angle, moved)
+    return moved
+
+
+def atom_errors(
+    gz: NDArray[np.float64],
+    g2: NDArray[np.float64],
+    slope: NDArray[np.float64],
+    z2: NDArray[np.float64],
+    n_samples: float,
+) -> NDArray[np.float64]:
+    """Errors (m,) of atoms of these moments (m,): twice the sum of the variances of their angles with all others."""
+    errors = np.empty(gz.shape)
+    COMPILED.atom_errors(gz, g2, slope, z2, n_samples, errors)
+    return errors
 
 
 def descended(
@@ -122,6 +164,14 @@ def find_angles(
 
 NONE_CROSSED, NONE_KNOWN = np.empty((0, 0)), np.empty(0)
 """For means and sums that are not given."""
+
+
+def slopes(Z: Tile, offset: Tile, rate: Tile, kept: Tile, bend: Tile) -> tuple[Tile, Tile]:
+    """Return g and slope of the spike-and-slab likelihood at every code of Z (b, m); coefficients are rows (m,)."""
+    Z = np.ascontiguousarray(Z)
+    g, slope = np.empty_like(Z), np.empty_like(Z)
+    COMPILED.likelihood_slopes(Z, offset, rate, kept, bend, g, slope)
+    return g, slope
 
 
 def find_buffer(buffers: dict[str, Tile], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tile:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, to_numpy
+from elldict.backend.base import Array, Backend, column_means, to_numpy
 from elldict.data.statistics import Whitening
 from elldict.error_bars.bias import find_noise_share
 from elldict.result import Estimate
@@ -103,15 +103,15 @@ def compare_errors(objective: Objective, Z: Array, n_samples: float, signs: Arra
     backend, (g, slope) = Backend.of(Z), compute_derivatives(objective, Z, signs)
     xp, b = backend.xp, int(Z.shape[0])
     z2, gz, g2 = Z * Z, g * Z, g * g
-    mean_z2, mean_gz, mean_g2 = xp.mean(z2, axis=0), xp.mean(gz, axis=0), xp.mean(g2, axis=0)
-    curvature = CodeMoments(gz=mean_gz, g2=mean_g2, slope=xp.mean(slope, axis=0), z2=mean_z2).curvatures()
+    mean_z2, mean_gz, mean_g2 = column_means(z2), column_means(gz), column_means(g2)
+    curvature = CodeMoments(gz=mean_gz, g2=mean_g2, slope=column_means(slope), z2=mean_z2).curvatures()
     noise = mean_g2[:, None] * mean_z2[None, :]
     power = noise + noise.T - 2 * mean_gz[:, None] * mean_gz[None, :]
     crossed = slope.T @ z2 / b
     seen_curvature = mean_gz[:, None] + mean_gz[None, :] - crossed - crossed.T
     noise = g2.T @ z2 / b
     seen_power = noise + noise.T - 2 * (gz.T @ gz) / b
-    blur = xp.mean(slope * slope, axis=0)[:, None] * xp.mean(z2 * z2, axis=0)[None, :] / b
+    blur = column_means(slope * slope)[:, None] * column_means(z2 * z2)[None, :] / b
     others = 1 - xp.eye(int(Z.shape[1]), dtype=Z.dtype, device=backend.device)
     common = curvature * _average_ratio(seen_curvature, curvature, others, xp)
     blur = xp.sqrt(blur + blur.T)
@@ -202,7 +202,7 @@ def _measure_common_scale(Z: Array) -> float:
     """Mean of E z_i^2 z_j^2 over pairs of codes of unit variance: one if they are independent, more if they are not."""
     xp = Backend.of(Z).xp
     z2 = Z * Z
-    z2 = z2 / xp.mean(z2, axis=0)
+    z2 = z2 / column_means(z2)
     b, m = (int(size) for size in Z.shape)
     whole = float(xp.sum(xp.sum(z2, axis=1) ** 2)) - float(xp.sum(z2 * z2))
     return max(1.0, whole / (b * m * (m - 1)))

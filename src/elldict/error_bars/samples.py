@@ -142,6 +142,8 @@ def measure_repeat_inflation(rows: NDArray[np.float64], n_samples: int) -> float
     all samples. Samples that are zero say nothing, however many they are.
     """
     n_drawn = len(rows)
+    if not _may_be_equal(rows):
+        return 1.0
     rows = rows[np.any(rows != 0, axis=1)]
     b = len(rows)
     if b < 2:
@@ -163,6 +165,15 @@ def measure_repeat_inflation(rows: NDArray[np.float64], n_samples: int) -> float
     if pairs < MIN_REPEATS or repeated < MIN_REPEATED * -math.expm1(-partners) or _are_classes(rows[order[new]]):
         return 1.0
     return 1 + 2 * pairs * (n_samples * b / n_drawn - 1) / (b * (b - 1))
+
+
+def _may_be_equal(rows: NDArray[np.float64]) -> bool:
+    """Whether two samples have the same first entry, and two of these the same last one: equal samples do."""
+    for feature in (0, -1):
+        values = np.sort(rows[:, feature])
+        again = values[1:][np.diff(values) == 0]
+        rows = rows[np.isin(rows[:, feature], again)]
+    return len(rows) > 0
 
 
 def _are_classes(rows: NDArray[np.float64]) -> bool:

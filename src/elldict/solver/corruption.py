@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, Work, to_numpy, total
+from elldict.backend.base import NUMPY, Array, Backend, Work, column_means, to_numpy, total
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import Whitening
 from elldict.data.subsample import SUBSAMPLE_ROWS_PER_FEATURE
@@ -228,7 +228,7 @@ def has_light_entries(rows: NDArray[np.float64], rng: np.random.Generator) -> bo
 def measure_kurtosis(values: NDArray[np.float64]) -> float:
     """Median over columns of the excess kurtosis of values (b, n); none if they have less than Gaussian ones."""
     squares = values**2
-    return max(0.0, float(np.median(np.mean(squares**2, axis=0) / np.mean(squares, axis=0) ** 2)) - 3)
+    return max(0.0, float(np.median(column_means(squares**2) / column_means(squares) ** 2)) - 3)
 
 
 def looks_corrupted(rows: NDArray[np.float64], A: Array, law: SpikeSlab, rng: np.random.Generator) -> bool:
@@ -249,4 +249,4 @@ def looks_corrupted(rows: NDArray[np.float64], A: Array, law: SpikeSlab, rng: np
 def _mean_kurtosis(values: NDArray[np.float64]) -> float:
     """Mean over columns, which may differ in scale."""
     squares = values**2
-    return float(np.mean(np.mean(squares**2, axis=0) / np.mean(squares, axis=0) ** 2) - 3)
+    return float(np.mean(column_means(squares**2) / column_means(squares) ** 2) - 3)

@@ -16,6 +16,7 @@ from elldict.backend.base import (
     Array,
     Backend,
     add_coarse_product,
+    find_turn_kernel,
     multiply_coarsely,
     svd,
     total,
@@ -135,7 +136,10 @@ class PairwiseNewton:
 
     def __call__(self, stats: Statistics, A: Array) -> Array:
         """Move A (m, k) by the rotation of these angles."""
-        return self.move(stats, A)
+        kernel = find_turn_kernel(A) if self.crossed is None and self.unidentifiable is None else None
+        if kernel is None:
+            return self.move(stats, A)
+        return kernel(stats.G, A, stats.slope, stats.z2, stats.weight, self.least_curvature, self.max_angle)
 
     def make_coarse(self, precision: str) -> PairwiseNewton:
         """The same with steps as coarse as products of samples in this precision are."""

@@ -94,7 +94,10 @@ class Statistics:
         parts of the same size cancel in the angle of two atoms, with all the noise of E z_i z_j. The atom counts with
         2 E F(x) - E F(z), x Gaussian of unit variance: the more, the further its codes are from Gaussian ones.
         """
-        xp = Backend.of(signs).xp
+        backend = Backend.of(signs)
+        xp = backend.xp
+        if not backend.prefers_few_calls and bool(xp.all(signs > 0)):  # nothing changes
+            return replace(self, signs=signs)
         turned = (1 - signs) / 2
         rows = None if self.G is None else (A if second_moments is None else A @ second_moments)
         v = xp.ones_like(signs) if second_moments is None else xp.sum((A @ second_moments) * A, axis=1)
@@ -295,13 +298,19 @@ def evaluate(
         stats = _bring_to_white(stats, whitening, A, precision)
     if isinstance(objective, CentredL4):
         return stats.centre(A, whitening.second_moments)
-    if Quantities.MOMENTS in quantities:
-        if isinstance(objective, Lp) and objective.signed:
-            signs = choose_signs(stats.moments, stats.weight, objective.p, objective.if_in_doubt)
-            return stats.with_signs(signs, objective.p, A, whitening.second_moments)
-        if isinstance(objective, WithSecondary) and objective.secondary.signed and not objective.from_next_step:
-            return stats.with_secondary_signs(objective.secondary.p, A, whitening.second_moments)
+    if Quantities.MOMENTS in quantities and isinstance(objective, Lp) and objective.signed:
+        signs = choose_signs(stats.moments, stats.weight, objective.p, objective.if_in_doubt)
+        return stats.with_signs(signs, objective.p, A, whitening.second_moments)
     return stats
+
+
+def sign_secondary(stats: Statistics, whitening: Whitening, objective: Objective, A: Array) -> Statistics:
+    """The same with signs for a secondary objective, if there is one that has any: no step needs them."""
+    if not isinstance(objective, WithSecondary) or not objective.secondary.signed:
+        return stats
+    if "secondary_slope" not in stats.extra or "secondary_signs" in stats.extra:
+        return stats
+    return stats.with_secondary_signs(objective.secondary.p, A, whitening.second_moments)
 
 
 def _bring_to_white(stats: Statistics, whitening: Whitening, A: Array, precision: str) -> Statistics:

@@ -6,7 +6,7 @@ Samples whose codes do not follow it, or that differ in loudness, are estimated 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -74,9 +74,6 @@ class LawTests:
     whitening: Whitening
     n_samples: int
     rng: np.random.Generator
-    known: dict[int, tuple[Array, float, float]] = field(
-        default_factory=dict, repr=False, compare=False
-    )  # loudness at the last A, and its standard error
 
     @property
     def few(self) -> bool:
@@ -103,10 +100,7 @@ class LawTests:
 
     def is_loud(self, A: Array, least: float = MIN_LOUDNESS) -> bool:
         """Whether samples differ in loudness, by codes at A: all of them are large together, by at least this much."""
-        if id(A) not in self.known:
-            self.known.clear()
-            self.known[id(A)] = (A, *_measure_drawn_loudness(self.drawn, A))  # A is held: its id stays its own
-        _, correlation, error = self.known[id(A)]
+        correlation, error = _measure_drawn_loudness(self.drawn, A)
         return correlation > max(LOUD_SCORE * error, least)
 
     def is_very_loud(self, pilot: Estimate) -> bool:
@@ -230,7 +224,10 @@ def depend_on_each_other(drawn: CodeSubsample, A: Array) -> bool:
 
 
 def _measure_drawn_loudness(drawn: CodeSubsample, A: Array) -> tuple[float, float]:
-    return measure_loudness(to_numpy(compute_codes(thin(drawn.rows), take_rows(A, choose_few(A)))))
+    def measure() -> tuple[float, float]:
+        return measure_loudness(to_numpy(compute_codes(thin(drawn.rows), take_rows(A, choose_few(A)))))
+
+    return drawn.recall("loudness", (A,), measure)
 
 
 def measure_loudness(Z: NDArray[np.float64]) -> tuple[float, float]:

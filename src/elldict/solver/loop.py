@@ -20,7 +20,7 @@ from elldict.data.dataset import Dataset
 from elldict.data.statistics import IDENTITY, Whitening
 from elldict.result import Callback, Estimate, Iterate, Iteration
 from elldict.solver.directions import Direction, orthonormalize, polar, power_step
-from elldict.solver.evaluate import Statistics, evaluate, score_sparsity
+from elldict.solver.evaluate import Statistics, evaluate, score_sparsity, sign_secondary
 from elldict.solver.objective import Lp, Objective, Quantities, WithSecondary, primary_of
 from elldict.theory.error_bars import atom_errors
 
@@ -125,13 +125,21 @@ class Problem:
     white: Dataset | None = None  # the same samples as `whitening` makes them, to be evaluated instead
 
     def evaluate(self, A: Array, objective: Objective, quantities: Quantities, precision: str) -> Statistics:
-        """One counted pass over the samples."""
+        """One counted pass over the samples, and all that follows from it."""
+        return self.sign_secondary(self.pass_over(A, objective, quantities, precision), objective, A)
+
+    def pass_over(self, A: Array, objective: Objective, quantities: Quantities, precision: str) -> Statistics:
+        """One counted pass over the samples, for a step: signs of a secondary objective are left open."""
         samples, whitening = (self.samples, self.whitening) if self.white is None else (self.white, IDENTITY)
         stats = evaluate(samples, whitening, objective, A, quantities, precision)
         self.log.passes += self.share
         if not math.isfinite(stats.mean_value):
             raise self.make_overflow_error(stats.mean_value)
         return stats
+
+    def sign_secondary(self, stats: Statistics, objective: Objective, A: Array) -> Statistics:
+        """Statistics at A with signs for a secondary objective, if there is one."""
+        return sign_secondary(stats, self.whitening if self.white is None else IDENTITY, objective, A)
 
     def make_overflow_error(self, value: float) -> FloatingPointError:
         """Error for a mean value of the objective that is not finite."""
@@ -266,7 +274,7 @@ class Stepper:
             largest_move = math.sqrt(float(xp.max(xp.sum((A - came_from) ** 2, axis=1))))
             objective = objective.updated(A, largest_move)
         phase = self.phase
-        return Iterate(A, objective, self.problem.evaluate(A, objective, phase.quantities, phase.precision))
+        return Iterate(A, objective, self.problem.pass_over(A, objective, phase.quantities, phase.precision))
 
     def propose(self, here: Iterate) -> tuple[Array, float]:
         """Where the step leads, and how far that is."""
@@ -333,7 +341,8 @@ class Stepper:
         """End the phase: after the last step only if it cannot have lowered the objective, or is small."""
         A = moved if converged or self.phase.direction.monotone else here.A
         A = orthonormalize(A) if getattr(self.phase.direction, "coarse", False) else A
-        return Estimate(A, here.objective, here.stats, converged, stopped, status)
+        stats = self.problem.sign_secondary(here.stats, here.objective, here.A)
+        return Estimate(A, here.objective, stats, converged, stopped, status)
 
 
 def measure_step(A: Array, moved: Array) -> float:

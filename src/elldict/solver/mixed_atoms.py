@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend, to_numpy
+from elldict.backend.base import Array, Backend, column_means, to_numpy
 
 MIN_SUPPORT_SCORE = 6.0
 """Correlation of supports, in standard errors, from which a pair may be mixed."""
@@ -63,10 +63,11 @@ def find_mixed_pairs(activity: Array) -> list[MixedPair]:
     """Pairs of atoms, strongest first, no atom twice; from the probability (b, m) that each code is active."""
     xp = Backend.of(activity).xp
     b = int(activity.shape[0])
-    centred = activity - xp.mean(activity, axis=0)
-    spread = xp.std(activity, axis=0)
+    centred = activity - column_means(activity)
+    products = centred.T @ centred
+    spread = xp.sqrt(xp.linalg.diagonal(products) / b)
     spread = xp.maximum(spread, xp.full_like(spread, 1e-12))
-    scores = xp.triu(centred.T @ centred / (spread[:, None] * spread[None, :]), k=1) / math.sqrt(b)
+    scores = xp.triu(products / (spread[:, None] * spread[None, :]), k=1) / math.sqrt(b)
     first, second = xp.nonzero(scores >= MIN_SUPPORT_SCORE)
     found, first, second = (to_numpy(each) for each in (scores[first, second], first, second))
     pairs: list[MixedPair] = []

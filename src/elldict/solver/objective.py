@@ -33,7 +33,7 @@ class Quantities(enum.Flag):
 Factors = tuple[Array, Array]  # two arrays whose product, entry by entry, is meant: it is summed without being stored
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, as the next two: every tile makes a dozen of them, which would take twice as long
 class Summed:
     """Sums over the rows of the tile, made by a kernel that stores no array of codes."""
 
@@ -43,7 +43,7 @@ class Summed:
 Part = Array | Factors | Summed
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Weighted:
     """A sum of parts, each with a factor for every atom, and a constant.
 
@@ -64,7 +64,7 @@ class Weighted:
 Term = Part | Weighted
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Terms:
     """An objective at the codes of one tile. All arrays have the shape of the codes, (b, m)."""
 
@@ -84,6 +84,8 @@ def sum_term(term: Term, n_rows: float, work: Work, xp: Any, known: dict[tuple[i
 
     `known` holds the sums of parts that several terms share, by identity of their arrays.
     """
+    if isinstance(term, Summed):
+        return term.total
     parts: tuple[tuple[Any, Part], ...] = ((1.0, term),)
     result = None
     if isinstance(term, Weighted):
@@ -295,8 +297,9 @@ class WithSecondary:
         can_fuse = kernel is not None and self.secondary.p > 2 and Quantities.MOMENTS in quantities
         if can_fuse and hasattr(self.primary, "fused"):
             both: Terms = self.primary.fused(Z, kernel, self.secondary)
-            alone = {} if Quantities.GRADIENT in quantities else {"secondary_value": (both.secondary, Z)}
-            return replace(both, extra={**both.extra, **alone})
+            if Quantities.GRADIENT in quantities:
+                return both
+            return replace(both, extra={**both.extra, "secondary_value": (both.secondary, Z)})
         one, two = self.primary.terms(Z, quantities, work, xp), self.secondary.terms(Z, quantities, work, xp)
         if Quantities.MOMENTS not in quantities:
             return replace(one, secondary=two.g)
@@ -331,15 +334,23 @@ def primary_of(objective: Objective) -> Objective:
 
 def compute_derivatives(objective: Objective, Z: Array, signs: Array | None = None) -> tuple[Array, Array]:
     """Return g and slope code by code, for a few codes Z (b, m) of atoms with these signs."""
-    backend = Backend.of(Z)
-    work = BufferedWork() if backend == NUMPY else FreshWork()  # not one whose kernels give sums only
-    terms = objective.terms(Z, Quantities.GRADIENT | Quantities.MOMENTS, work, backend.xp)
-    slope = terms.slope.expand() if isinstance(terms.slope, Weighted) else terms.slope
-    g = terms.gain * terms.g
+    g, slope = _find_derivatives(objective, Z)
     if signs is None:
         return g, slope
     s, twice = _mirror(g, Z, signs)
     return s * g + twice * Z, s * slope + twice
+
+
+def _find_derivatives(objective: Objective, Z: Array) -> tuple[Array, Array]:
+    """Return g and slope code by code, of atoms without signs: by a kernel, where the objective has one."""
+    found: tuple[Array, Array] | None = objective.derivatives(Z) if hasattr(objective, "derivatives") else None
+    if found is not None:
+        return found
+    backend = Backend.of(Z)
+    work = BufferedWork() if backend == NUMPY else FreshWork()  # not one whose kernels give sums only
+    terms = objective.terms(Z, Quantities.GRADIENT | Quantities.MOMENTS, work, backend.xp)
+    slope = terms.slope.expand() if isinstance(terms.slope, Weighted) else terms.slope
+    return terms.gain * terms.g, slope
 
 
 def compute_gradient(objective: Objective, Z: Array, signs: Array | None = None) -> Array:

@@ -16,7 +16,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from elldict.backend import host_kernels
-from elldict.backend.base import Array, Backend, FreshWork, Work, find_em_kernel, to_numpy
+from elldict.backend.base import Array, Backend, FreshWork, Work, find_em_kernel, name_dtype, to_numpy
 from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted, find_kernel
 
 Vector = NDArray[np.float64]
@@ -82,7 +82,10 @@ class CodeHistogram:
         if Backend.of(Z).on_gpu:  # which goes through all codes faster than it would count them
             Z = Z.T
             return cls(None, Z * Z)
-        return cls._bin(np.square(to_numpy(Z)), None, DROPPED_BITS)
+        Z = to_numpy(Z)
+        if host_kernels.COMPILED is not None and Z.dtype == np.float64:
+            return cls(*host_kernels.binned(Z, DROPPED_BITS))
+        return cls._bin(np.square(Z), None, DROPPED_BITS)
 
     @property
     def mean_square(self) -> Array:
@@ -96,7 +99,12 @@ class CodeHistogram:
         scaled = self.z2 / self.mean_square[:, None]
         if self.count is not None:
             # eight times finer bins: these squares are means of bins already, and would be rounded twice
-            return self._bin(scaled.reshape(-1, 1), self.count.reshape(-1, 1), DROPPED_BITS - 3)
+            parts = (scaled.reshape(-1, 1), self.count.reshape(-1, 1), DROPPED_BITS - 3)
+            return (
+                self._bin(*parts)
+                if host_kernels.COMPILED is None
+                else CodeHistogram(*host_kernels.binned_again(*parts))
+            )
         xp, (lowest, highest, per_octave) = Backend.of(scaled).xp, (-64, 16, 16)
         octave = xp.log2(xp.reshape(scaled, (-1,)))
         octave = xp.maximum(xp.minimum(octave, xp.full_like(octave, highest - 0.01)), xp.full_like(octave, lowest))
@@ -371,12 +379,21 @@ class SpikeSlabLikelihood(LinearCodes):
         weighted = Weighted(value, constant=c.level)
         return Terms(g, c.kept, slope, weighted, z2=sums["z2"], g2=sums["g2"], secondary=other, extra=extra)
 
+    def derivatives(self, Z: Array) -> tuple[Array, Array] | None:
+        """G and slope code by code, for codes Z (b, m), by a kernel; None where there is none."""
+        if host_kernels.COMPILED is None or type(Z) is not np.ndarray:
+            return None
+        c = self.coefficients(Z)
+        rows = (row.astype(Z.dtype, copy=False) for row in (c.kept, -2 * c.steep * c.kept))
+        return host_kernels.slopes(Z, c.offset, c.rate, *rows)
+
     def coefficients(self, Z: Array) -> Coefficients:
         """Coefficients for codes like these."""
-        backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
-        if (backend, dtype) not in self.known:
-            self.known[backend, dtype] = Coefficients.of(self.law, backend, dtype)
-        return self.known[backend, dtype]
+        backend, dtype = Backend.of(Z), name_dtype(Z.dtype)
+        found = self.known.get((backend, dtype))
+        if found is None:
+            found = self.known[backend, dtype] = Coefficients.of(self.law, backend, dtype)
+        return found
 
 
 @dataclass(frozen=True)

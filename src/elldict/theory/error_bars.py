@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, Backend
+from elldict.backend.base import Array, Backend, find_error_kernel
 from elldict.theory.accuracy import gaussian_moment, mean_over_gaussian, smoothed_derivatives
 
 SURE_SCORE = 3.0
@@ -67,6 +67,11 @@ def atom_errors(
     """
     backend = Backend.of(moments.gz)
     xp = backend.xp
+    if unidentifiable is not None and not np.any(unidentifiable):
+        unidentifiable = None
+    kernel = find_error_kernel(moments.gz) if unidentifiable is None and not n_unsought else None
+    if kernel is not None:
+        return kernel(moments.gz, moments.g2, moments.slope, moments.z2, n_samples)
     variances = moments.angle_covariances(moments, moments.g2, n_samples, unidentifiable)
     within = xp.sum(xp.maximum(variances, xp.zeros_like(variances)), axis=1)
     if not n_unsought:
@@ -145,8 +150,10 @@ def choose_signs(moments: CodeMoments, n_samples: float, p: float, if_in_doubt: 
     few standard errors of zero, an atom takes the sign of all such atoms together; if that is in doubt too, the sign
     `if_in_doubt`.
     """
-    xp = Backend.of(moments.gz).xp
-    scores = score_kappa(moments, n_samples, p)
+    backend = Backend.of(moments.gz)
+    xp, scores = backend.xp, score_kappa(moments, n_samples, p)
+    if not backend.prefers_few_calls and bool(xp.min(scores) >= SURE_SCORE):  # none is in doubt, nor negative
+        return xp.ones_like(scores)
     doubtful = xp.astype(xp.abs(scores) < SURE_SCORE, scores.dtype)
     together = if_in_doubt * SURE_SCORE + xp.sum(doubtful * scores) / xp.sqrt(xp.sum(doubtful) + 1e-9)
     sure = xp.full_like(together, SURE_SCORE)
