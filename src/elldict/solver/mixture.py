@@ -130,15 +130,16 @@ class MixtureLaw:
         mirrored = weights[:, make_components().mirrored]
         return MixtureLaw(np.where(signs[:, None] < 0, mirrored, weights), self.std[order])
 
-    def expand_log_density(self) -> tuple[Matrix, Matrix, Matrix]:
+    def expand_log_density(self, backend: Backend = NUMPY) -> tuple[Array, Array, Array]:
         """Coefficients c of log q(z) = c0 + c1 z + c2 z^2 / 2 about the centre of every bin (m, N_BINS)."""
         parts, used = make_components(), np.any(self.weights > 0, axis=0)
-        weights, std, x = self.weights[:, used], self.std[:, None], parts.centres
-        q = np.maximum(weights @ parts.q[used], 1e-290)
-        first = weights @ parts.slope[used] / q
-        second = weights @ parts.bend[used] / q - first**2
+        arrays = (self.weights[:, used], self.std[:, None], parts.centres, parts.q[used], parts.slope[used])
+        weights, std, x, density, slope = (backend.asarray(each, "float64") for each in arrays)
+        q = backend.xp.clip(weights @ density, min=1e-290)
+        first = weights @ slope / q
+        second = weights @ backend.asarray(parts.bend[used], "float64") / q - first**2
         linear = first - second * x
-        return np.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
+        return backend.xp.log(q / std) - linear * x - second * x**2 / 2, linear / std, second / std**2
 
     def expand_posterior_mean(self, noise: Matrix, added: Matrix) -> tuple[Matrix, Matrix]:
         """Coefficients c of E[x|z] = c0 + c1 z about the centre of every bin (m, N_BINS), with noise in z.
@@ -333,6 +334,7 @@ class MixtureLikelihood(LinearCodes):
         """Standard deviations (m,), and tables over the bins of all atoms, for codes like these."""
         backend, dtype = Backend.of(Z), str(Z.dtype).rsplit(".", maxsplit=1)[-1]
         if (backend, dtype) not in self.known:
-            tables = (table.ravel() for table in self.law.expand_log_density())
+            expanded = self.law.expand_log_density(backend if backend.prefers_products else NUMPY)
+            tables = (Backend.of(table).xp.reshape(table, (-1,)) for table in expanded)
             self.known[backend, dtype] = tuple(backend.asarray(table, dtype) for table in (self.law.std, *tables))
         return self.known[backend, dtype]

@@ -316,7 +316,8 @@ class RobustEstimator:
         assert isinstance(end.objective, MixtureLikelihood)
         law = end.objective.law
         if loudness is not None:
-            law = update_mixture(law, compute_codes(self.rows, to_numpy(end.A)))
+            backend = Backend.of(end.A) if Backend.of(end.A).prefers_products else NUMPY
+            law = update_mixture(law, compute_codes(backend.asarray(self.rows, "float64"), end.A))
         note = "as they are" if loudness is None else "normalised, because they differ in loudness"
         return replace(
             end,
