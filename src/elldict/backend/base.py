@@ -123,14 +123,6 @@ def find_kernels(xp: Any) -> Any:
     return torch.fused_terms() if is_torch(xp) else None
 
 
-def find_em_kernel(backend: Backend) -> Callable[..., Any] | None:
-    """Kernel for expectation maximisation of the spike-and-slab law, where there is one."""
-    if backend.kernels is not None:
-        return backend.kernels.descended  # type: ignore[no-any-return]
-    compiled = host_kernels.COMPILED is not None and array_api_compat.is_numpy_namespace(backend.xp)
-    return host_kernels.descended if compiled else None
-
-
 def find_turn_kernel(A: Array) -> Callable[..., Any] | None:
     """Kernel for Newton's step of all pairs of atoms A (m, k), where there is one: as many as directions, and few."""
     m, k = A.shape

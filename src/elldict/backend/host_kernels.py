@@ -99,7 +99,7 @@ def descended(
     squares: NDArray[np.float64],
     counts: NDArray[np.float64] | None,
     law: tuple[NDArray[np.float64], ...],
-    least: NDArray[np.float64],
+    least: float,
     rounds: int,
     *,
     close: float,
@@ -107,13 +107,14 @@ def descended(
 ) -> NDArray[np.float64]:
     """Density, power and noise (3, m) after some rounds of expectation maximisation from `law`.
 
-    `squares` (m, b) are those of the codes, a row an atom, and `counts` how often each is there; `least` (m,) is the
-    smallest noise, the same for all atoms.
+    `squares` (m, b) are those of the codes, a row an atom, and `counts` how often each is there; a law has one number
+    for each atom, or one for all, and `least` is the smallest noise.
     """
-    new = np.array(law)
+    new = np.empty((3, len(squares)))
+    new[0], new[1], new[2] = law
     squares = np.ascontiguousarray(squares)
     counts = np.ones_like(squares) if counts is None else np.ascontiguousarray(counts)
-    COMPILED.descend(squares, counts, new, float(least[0]), rounds, close, noise_known)
+    COMPILED.descend(squares, counts, new, least, rounds, close, noise_known)
     return new
 
 

@@ -30,6 +30,9 @@ class Quantities(enum.Flag):
     CROSSED = enum.auto()
 
 
+BY_CODE = Quantities.INACTIVE | Quantities.CROSSED
+"""What is no sum over rows of a function of one code."""
+
 Factors = tuple[Array, Array]  # two arrays whose product, entry by entry, is meant: it is summed without being stored
 
 
@@ -118,7 +121,7 @@ def cross_term(term: Term, Z: Array, work: Work, xp: Any) -> Array:
 
 def find_kernel(name: str, quantities: Quantities, work: Work) -> Callable[..., Any] | None:
     """Kernel of this name, where there is one and a pass asks for no more than g and sums over rows."""
-    if work.fused is None or quantities & (Quantities.CROSSED | Quantities.INACTIVE):
+    if work.fused is None or quantities & BY_CODE:
         return None
     if work.fused.needs_moments and Quantities.MOMENTS not in quantities:
         return None

@@ -16,7 +16,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from elldict.backend import host_kernels
-from elldict.backend.base import Array, Backend, FreshWork, Work, find_em_kernel, name_dtype, to_numpy
+from elldict.backend.base import Array, Backend, FreshWork, Work, name_dtype, to_numpy
 from elldict.solver.objective import LinearCodes, Lp, Objective, Quantities, Summed, Term, Terms, Weighted, find_kernel
 
 Vector = NDArray[np.float64]
@@ -173,10 +173,10 @@ def update_spike_slab(codes: CodeHistogram, old: SpikeSlab, min_noise: float = 0
     Noise does not fall below `min_noise` unless it was there already.
     """
     new = move_to_host(follow_spike_slab(codes, old))
-    new = replace(new, noise=max(new.noise, min(old.noise, min_noise)))
-    drift = float(np.mean(np.abs(np.log(new.density / old.density))))
-    same = abs(math.log(new.noise / old.noise)) < SAME_LOG_NOISE and drift < SAME_LOG_DENSITY
-    return old if same else new
+    noise = max(new.noise, min(old.noise, min_noise))
+    same = abs(math.log(noise / old.noise)) < SAME_LOG_NOISE
+    same = same and float(np.mean(np.abs(np.log(new.density / old.density)))) < SAME_LOG_DENSITY
+    return old if same else SpikeSlab(new.density, new.power, noise, new.least_noise)
 
 
 def follow_spike_slab(codes: CodeHistogram, law: SpikeSlab) -> SpikeSlab:
@@ -187,8 +187,9 @@ def follow_spike_slab(codes: CodeHistogram, law: SpikeSlab) -> SpikeSlab:
     own = run_em(codes, law, UPDATE_ROUNDS)
     xp, m = Backend.of(own.noise).xp, int(own.noise.shape[0])
     ordered = xp.sort(own.noise)
-    middle = 0.5 * (ordered[(m - 1) // 2] + ordered[m // 2])
-    return replace(own, noise=xp.where(ordered[-1] > DIFFERENT * middle, ordered[-1], xp.mean(own.noise)))
+    middle, largest = 0.5 * (ordered[(m - 1) // 2] + ordered[m // 2]), ordered[-1]
+    noise = xp.where(largest > DIFFERENT * middle, largest, xp.sum(own.noise) / m)
+    return SpikeSlab(own.density, own.power, noise, own.least_noise)
 
 
 def fit_pooled(codes: CodeHistogram, least_noise: float, rounds: int = 60) -> SpikeSlab:
@@ -206,13 +207,16 @@ def run_em(codes: CodeHistogram, law: SpikeSlab, rounds: int, *, noise_known: bo
     """Expectation maximisation, each atom by itself, until nothing changes by much."""
     z2, backend = codes.z2, Backend.of(codes.z2)
     xp = backend.xp
+    options: dict[str, Any] = {"close": CONVERGED_CHANGE, "noise_known": noise_known}
+    if host_kernels.COMPILED is not None and type(z2) is np.ndarray:
+        parts = tuple(map(to_numpy, (law.density, law.power, law.noise)))
+        found = host_kernels.descended(z2, codes.count, parts, law.least_noise, rounds, **options)
+        return SpikeSlab(found[0], found[1], found[2], law.least_noise)
     density, power = backend.asarray(law.density, "float64"), backend.asarray(law.power, "float64")
     law = SpikeSlab(density, power, backend.asarray(law.noise, "float64") + xp.zeros_like(power), law.least_noise)
     floor = xp.full_like(power, law.least_noise)
-    kernel = find_em_kernel(backend)
-    if kernel is not None:
-        parts, options = (law.density, law.power, law.noise), {"close": CONVERGED_CHANGE, "noise_known": noise_known}
-        found = kernel(z2, codes.count, parts, floor, rounds, **options)
+    if backend.kernels is not None:
+        found = backend.kernels.descended(z2, codes.count, (density, power, law.noise), floor, rounds, **options)
         return SpikeSlab(found[0], found[1], found[2], law.least_noise)
     count = xp.ones_like(z2) if codes.count is None else codes.count
     number, half = xp.sum(count, axis=1), 0.5 * count
@@ -243,7 +247,7 @@ def move_to_host(law: SpikeSlab) -> SpikeSlab:
     """The same law as NumPy arrays, its noise as one number."""
     noise = to_numpy(law.noise)
     shared = float(noise) if noise.ndim == 0 else float(noise[0])
-    return replace(law, density=to_numpy(law.density), power=to_numpy(law.power), noise=shared)
+    return SpikeSlab(to_numpy(law.density), to_numpy(law.power), shared, law.least_noise)
 
 
 def climb_likelihood(codes: CodeHistogram, start: SpikeSlab, least_noise: float) -> SpikeSlab:
