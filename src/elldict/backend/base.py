@@ -25,8 +25,8 @@ Array = Any
 """An array of any library that follows the array API standard."""
 
 
-STRIP_COLUMNS = 1024
-"""Columns of a symmetric product that a card makes at a time: narrower strips would not occupy it."""
+STRIP_COLUMNS = 512
+"""Columns of a symmetric product that a card makes at a time, at least: narrower strips would not occupy it."""
 
 MIN_DRAWN_ON_CARD = 2**19
 """Random numbers from which a card draws them itself: a host takes longer for them than for a step."""
@@ -311,10 +311,10 @@ def multiply_by_itself(Y: Array) -> Array:
     backend, n = Backend.of(Y), int(Y.shape[1])
     if not backend.prefers_products or n < 2 * STRIP_COLUMNS:
         return Y.T @ Y
-    xp = backend.xp
+    xp, width = backend.xp, max(STRIP_COLUMNS, n // 4)
     whole = xp.empty((n, n), dtype=Y.dtype, device=backend.device)
-    for first in range(0, n, STRIP_COLUMNS):
-        last = min(first + STRIP_COLUMNS, n)
+    for first in range(0, n, width):
+        last = min(first + width, n)
         strip = Y[:, :last].T @ Y[:, first:last]
         whole[:last, first:last] = strip
         whole[first:last, :first] = strip[:first, :].T

@@ -95,7 +95,8 @@ class Subsampler:
             most = 0
         self.most = min(2 * r // 3, most)
         if samples.backend.on_gpu:  # which takes batches of samples at hand without a copy of all of them
-            most = 0 if not self.sizes else r if isinstance(samples, ArrayDataset) else self.sizes[-1]
+            at_hand = isinstance(getattr(samples, "unrecorded", samples), ArrayDataset)
+            most = 0 if not self.sizes else max(self.sizes[-1], 2 * r // 3) if at_hand else self.sizes[-1]
         # rows in the order in which batches and levels take them; a copy, so that all the others are forgotten
         few = r < 2**24 and not samples.backend.on_gpu
         self.order = rng.permutation(r)[:most].copy() if few else rng.choice(r, most, replace=False).astype(np.int64)

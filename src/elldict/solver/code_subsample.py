@@ -41,6 +41,9 @@ MAX_VALUES = 2**18
 """Rows and values of the subsample: their products with A cost next to nothing beside a pass. On a graphics card, which
 multiplies a thousand rows as fast as a hundred, rows alone are limited."""
 
+MAX_TURNED_ROWS = 2048
+"""Rows by which pairs are turned on a graphics card, which finds them by more: the turn is sought on the host."""
+
 LEAST_MIXTURE = 1e-7
 """Share of the power of a code that, as noise, hides mixtures too small to be worth separating: 8192 rows show even
 that rounding is larger in large samples."""
@@ -192,7 +195,8 @@ class CodeSubsample:
     def codes_of_pairs(self, A: Array, pairs: list[MixedPair]) -> NDArray[np.float64]:
         """Codes (b, 2 p) of the atoms of p pairs, those of a pair side by side."""
         atoms = [atom for pair in pairs for atom in (pair.first, pair.second)]
-        return to_numpy(compute_codes(self.for_pairs, take_rows(A, np.asarray(atoms))))
+        step = max(1, int(self.for_pairs.shape[0]) // MAX_TURNED_ROWS) if Backend.of(self.for_pairs).on_gpu else 1
+        return to_numpy(compute_codes(self.for_pairs[::step, :], take_rows(A, np.asarray(atoms))))
 
     def update_on_device(
         self, A: Array, old: Array, squared_moves: Array, law: Array, coefficients: tuple[Array, Array]

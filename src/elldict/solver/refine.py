@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array, to_numpy
 from elldict.result import Estimate
 from elldict.solver.amp import CorruptionLaw, measure_evidence
-from elldict.solver.code_subsample import CodeSubsample
+from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.corruption import (
     CorruptionSubsample,
     SparseCorruption,
@@ -105,10 +105,14 @@ class Refinement:
 
     def note_hits(self, found: Estimate) -> Estimate:
         """The estimate, with the law of corruption if so few entries were hit that atoms do not suffer."""
-        law, A = found.law, to_numpy(found.A)
+        law = found.law
         assert law is not None
-        if self.problem.whitening.to_white is not None or not has_dense_samples(to_numpy(self.drawn.often) @ A.T, law):
+        if self.problem.whitening.to_white is not None:
             return found
+        codes = to_numpy(compute_codes(self.drawn.often, found.A))
+        if not has_dense_samples(codes, law):
+            return found
+        A = to_numpy(found.A)
         drawn = CorruptionSubsample.draw(self.problem, np.random.default_rng(HITS_SEED), self.drawn.least_noise)
         cleaning = learn_hits(drawn.rows, A, drawn.learn_law(found.A))
         return self._add_cleaning(found, cleaning) if explains_dense_samples(drawn.rows, A, law, cleaning) else found
