@@ -21,12 +21,14 @@ from elldict.solver.evaluate import Statistics, score_sparsity
 from elldict.solver.law_tests import LawTests
 from elldict.solver.loop import (
     DEFAULT_TOL,
+    LOST_ERROR,
     NOISE_FRACTION,
     FitLog,
     Phase,
     Problem,
     mean_error,
     measure_sparsity,
+    rms_standard_error,
     run_phases,
     run_starts,
 )
@@ -213,7 +215,7 @@ class PilotSearch:
         size, subsampler = samples.n_samples, self.subsampler
         if not isinstance(samples, Minibatches):
             return subsampler.subsample(GROWTH * size)
-        if not pilot.converged:
+        if not (pilot.converged and 0 < rms_standard_error(pilot.stats) < LOST_ERROR):  # it tells no number of samples
             return subsampler.minibatches(2 * size) or subsampler.subsample(GROWTH * size)
         error = float(mean_error(pilot.stats)) * pilot.stats.weight
         largest = 0
