@@ -119,17 +119,47 @@ template <class T> struct Slopes {
   }
 };
 
+// The first three of the four numbers of each of these bins.
+template <class T> inline void look_up(const T* bins, I<T> which, V<T>& c0, V<T>& c1, V<T>& c2) {
+#if defined(__SSE2__)
+  if constexpr (std::is_same_v<T, float>) {  // four bins at a time, turned into columns
+    constexpr int parts = LANES<float> / 4;
+    __m128 columns[3][parts];
+    for (int i = 0; i < parts; ++i) {
+      __m128 a = _mm_loadu_ps(bins + 4 * static_cast<std::size_t>(which[4 * i]));
+      __m128 b = _mm_loadu_ps(bins + 4 * static_cast<std::size_t>(which[4 * i + 1]));
+      __m128 c = _mm_loadu_ps(bins + 4 * static_cast<std::size_t>(which[4 * i + 2]));
+      __m128 d = _mm_loadu_ps(bins + 4 * static_cast<std::size_t>(which[4 * i + 3]));
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      columns[0][i] = a;
+      columns[1][i] = b;
+      columns[2][i] = c;
+    }
+    c0 = join(columns[0]);
+    c1 = join(columns[1]);
+    c2 = join(columns[2]);
+    return;
+  }
+#endif
+  for (int i = 0; i < LANES<T>; ++i) {
+    const T* bin = bins + 4 * static_cast<std::size_t>(which[i]);
+    c0[i] = bin[0];
+    c1[i] = bin[1];
+    c2[i] = bin[2];
+  }
+}
+
 template <class T> struct Mixture {
   static constexpr int n_sums = 5, n_product = -1;
   static constexpr bool has_h = false, reads_g = false;
   const T* std;  // of every column of a group
   const typename Types<T>::Int* base;  // number of the first bin of its atom
-  const T *level, *linear, *second;
+  const T* bins;  // four numbers each: level, linear, second, and none
   T n_bins;
   struct Here {
     V<T> std;
     I<T> base;
-    const T *level, *linear, *second;
+    const T* bins;
     T n_bins;
     inline void operator()(V<T> z, V<T>& g, V<T>&, V<T>* sums) const {
       const V<T> a = magnitude<T>(z), half = fill<T>(n_bins / 2), last = fill<T>(n_bins - 1), zero = fill<T>(T(0));
@@ -137,12 +167,7 @@ template <class T> struct Mixture {
       u = u > zero ? u : zero;  // also where it is not a number
       u = u < last ? u : last;
       V<T> c0, c1, c2;
-      for (int i = 0; i < LANES<T>; ++i) {
-        const std::size_t bin = static_cast<std::size_t>(base[i]) + static_cast<std::size_t>(static_cast<int>(u[i]));
-        c0[i] = level[bin];
-        c1[i] = linear[bin];
-        c2[i] = second[bin];
-      }
+      look_up<T>(bins, base + __builtin_convertvector(u, I<T>), c0, c1, c2);
       const V<T> curved = c2 * z;
       sums[0] += c0 + z * (c1 + curved * T(0.5));
       g = c1 + curved;
@@ -155,7 +180,7 @@ template <class T> struct Mixture {
   Here at(std::size_t place) const {
     I<T> bases;
     std::memcpy(&bases, base + place, sizeof bases);
-    return {load(std + place), bases, level, linear, second, n_bins};
+    return {load(std + place), bases, bins, n_bins};
   }
 };
 
@@ -258,11 +283,16 @@ template <class T>
 void run_mixture(const Tile<T>& tile, const T* std, const T* level, const T* linear, const T* second, int n_bins) {
   const std::size_t rows = group_rows<T>(tile.m);
   typedef typename Types<T>::Int Int;
-  Scratch<T> stds(rows * tile.m);
+  Scratch<T> stds(rows * tile.m), bins(4 * tile.m * n_bins);
+  for (std::size_t i = 0; i < tile.m * n_bins; ++i) {  // side by side: a code looks at one place
+    bins.data[4 * i] = level[i];
+    bins.data[4 * i + 1] = linear[i];
+    bins.data[4 * i + 2] = second[i];
+  }
   Scratch<Int> bases(rows * tile.m);
   repeat(std, tile.m, rows, stds.data);
   for (std::size_t i = 0; i < rows * tile.m; ++i) bases.data[i] = static_cast<Int>((i % tile.m) * n_bins);
-  run(tile, Mixture<T>{stds.data, bases.data, level, linear, second, static_cast<T>(n_bins)});
+  run(tile, Mixture<T>{stds.data, bases.data, bins.data, static_cast<T>(n_bins)});
 }
 
 template <class T> constexpr Kernels<T> make_kernels() {

@@ -69,6 +69,22 @@ template <class T> inline V<T> root(V<T> x) {
 #endif
 }
 
+#if defined(__SSE2__)
+// A vector of parts of four numbers.
+inline V<float> join(const __m128* parts) {
+#if defined(__AVX512F__)
+  __m512 all = _mm512_castps128_ps512(parts[0]);
+  all = _mm512_insertf32x4(all, parts[1], 1);
+  all = _mm512_insertf32x4(all, parts[2], 2);
+  return (V<float>)_mm512_insertf32x4(all, parts[3], 3);
+#elif defined(__AVX2__)
+  return (V<float>)_mm256_insertf128_ps(_mm256_castps128_ps256(parts[0]), parts[1], 1);
+#else
+  return (V<float>)parts[0];
+#endif
+}
+#endif
+
 // A polynomial of x with these coefficients, the lowest first, by Estrin's scheme: half the products wait for no other.
 template <class T, int N> inline V<T> polynomial(V<T> x, const T (&c)[N]) {
   V<T> part[(N + 1) / 2];

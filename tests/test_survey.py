@@ -71,7 +71,9 @@ def test_tiles_are_neither_too_small_nor_too_large():
     assert rows_per_tile(4001, 100, "float32") == 1001  # four tiles, so that cores have equal work
     assert rows_per_tile(40_000, 100, "float32") == rows_per_tile(40_000, 100, "float64") == 3334
     assert rows_per_tile(2000, 32, "float32") == 2000  # too little work to share out
-    assert rows_per_tile(10_000, 32, "float32") == 2500
+    assert rows_per_tile(10_000, 32, "float64") == 2500
+    assert rows_per_tile(10_000, 32, "float32") == 10_000  # products are faster
+    assert rows_per_tile(12_000, 32, "float32") == 3000
     assert rows_per_tile(10**6, 8, "float32") == 125_000
     assert rows_per_tile(10**6, 10**6, "float32") == 64
 

@@ -100,8 +100,9 @@ class Comparison:
 
 def compare_errors(objective: Objective, Z: Array, n_samples: float, signs: Array | None = None) -> Comparison:
     """Errors of the atoms of codes Z (b, m), for independent codes and as the codes are."""
-    backend, (g, slope) = Backend.of(Z), compute_derivatives(objective, Z, signs)
-    xp, b = backend.xp, int(Z.shape[0])
+    backend, b = Backend.of(Z), int(Z.shape[0])
+    xp = backend.xp
+    g, slope = (xp.astype(each, Z.dtype, copy=False) for each in compute_derivatives(objective, Z, signs))
     z2, gz, g2 = Z * Z, g * Z, g * g
     mean_z2, mean_gz, mean_g2 = column_means(z2), column_means(gz), column_means(g2)
     curvature = CodeMoments(gz=mean_gz, g2=mean_g2, slope=column_means(slope), z2=mean_z2).curvatures()

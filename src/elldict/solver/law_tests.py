@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, take_rows, to_numpy, total
+from elldict.backend.base import NUMPY, Array, Backend, take_rows, to_numpy
 from elldict.data.statistics import Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
@@ -200,7 +200,7 @@ def score_laws(rows: NDArray[np.float64], A: Array) -> float:
     parts, found = [backend.asarray(half, dtype) @ backend.asarray(A, dtype).T for half in (rows[::2], rows[1::2])], 0.0
     for part, other in (parts, parts[::-1]):
         law = fit_mixture(part, np.ones(int(A.shape[0])), rounds=TEST_ROUNDS)
-        found += total(sum_values(MixtureLikelihood(law), other))
+        found += law.score_counts(count_bins(other, law.std))
     return found / len(rows)
 
 

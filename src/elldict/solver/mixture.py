@@ -50,8 +50,8 @@ LEAST_DENSITY = 1e-280
 """What is added to a component, falling with the square of the distance: far out, where all are below the smallest
 number, the widest are the likeliest, and guesses stay finite."""
 
-LEAST_IN_FLOAT32 = 1e-30
-"""Density of a bin that holds codes which no component explains, in float32: its inverse and sums of it are finite."""
+LEAST_Q, LEAST_IN_FLOAT32 = 1e-290, 1e-30
+"""Density of a bin whose codes no component explains, and in float32: its inverse, and sums of that, are finite."""
 
 ROUNDS, UPDATE_ROUNDS = 200, 20
 """Of expectation maximisation: for a first law, and from one that was right a step before."""
@@ -135,7 +135,7 @@ class MixtureLaw:
         parts, used = make_components(), np.any(self.weights > 0, axis=0)
         arrays = (self.weights[:, used], self.std[:, None], parts.centres, parts.q[used], parts.slope[used])
         weights, std, x, density, slope = (backend.asarray(each, "float64") for each in arrays)
-        q = backend.xp.clip(weights @ density, min=1e-290)
+        q = backend.xp.clip(weights @ density, min=LEAST_Q)
         first = weights @ slope / q
         second = weights @ backend.asarray(parts.bend[used], "float64") / q - first**2
         linear = first - second * x
@@ -159,6 +159,12 @@ class MixtureLaw:
             tables.append(_expand_guess(self.weights[one], std[one], noise[one], means, wider))
         levels, slopes = zip(*tables, strict=True)
         return np.concatenate(levels), np.concatenate(slopes)
+
+    def score_counts(self, count: Matrix) -> float:
+        """Log density of codes of which so many are in each bin (m, N_BINS), by that of its centre, added up."""
+        parts, used = make_components(), np.any(self.weights > 0, axis=0)
+        q = self.weights[:, used] @ parts.q[used] / self.std[:, None]
+        return float(np.sum(count * np.log(np.maximum(q, LEAST_Q))))
 
     def density(self, Z: Matrix) -> Matrix:
         """Density of each code Z (b, m)."""
@@ -250,7 +256,7 @@ def _run_em(law: MixtureLaw, share: Matrix, rounds: int, backend: Backend = NUMP
     """
     q, count = make_components().grouped, group_bins(share)
     used, allowed = np.any(count > 0, axis=0), np.any(law.weights > 0, axis=0)
-    dtype, least = ("float64", 1e-290) if backend.prefers_products else ("float32", LEAST_IN_FLOAT32)
+    dtype, least = ("float64", LEAST_Q) if backend.prefers_products else ("float32", LEAST_IN_FLOAT32)
     q, count, part = (
         backend.asarray(each, dtype) for each in (q[allowed][:, used] + least, count[:, used], law.weights[:, allowed])
     )

@@ -21,19 +21,21 @@ from elldict.solver.evaluate import Statistics, score_sparsity
 from elldict.solver.law_tests import LawTests
 from elldict.solver.loop import (
     DEFAULT_TOL,
+    LOST_ERROR,
     NOISE_FRACTION,
     FitLog,
     Phase,
     Problem,
     mean_error,
     measure_sparsity,
+    rms_standard_error,
     run_phases,
     run_starts,
 )
 from elldict.solver.model_selection import error_bar
 from elldict.solver.objective import Lp, Quantities
 from elldict.solver.refine import Refinement
-from elldict.solver.sample_size import count_needed_samples, is_worth_a_look
+from elldict.solver.sample_size import ENOUGH, count_needed_samples, is_worth_a_look
 from elldict.theory.error_bars import SURE_SCORE, chance_score, find_gaussian
 
 Starts = Iterable[NDArray[np.float64]]
@@ -145,7 +147,7 @@ class PilotSearch:
         """Whether the first samples show no atom, and all of them are too few to find any; told of long fits only."""
         context, (m, k) = self.context, pilot.A.shape
         r = context.samples.n_samples
-        if pilot.converged or m < k or not is_worth_a_look(r, int(k)):
+        if is_on_the_way(pilot) or m < k or not is_worth_a_look(r, int(k)):
             return False
         return r < count_needed_samples(context.drawn) and looks_gaussian(pilot.stats)
 
@@ -153,10 +155,10 @@ class PilotSearch:
         """The l_p estimate as it is, evaluated on all samples, with what it would take."""
         precision = self._make_phases(self.context.samples)[-1].precision
         stats = problem.evaluate(pilot.A, pilot.objective, Quantities.MOMENTS, precision)
-        needed = count_needed_samples(self.context.drawn)
+        needed = ENOUGH * count_needed_samples(self.context.drawn)
         status = (
             f"stopped after {pilot.n_iter} iterations: the first gradients lie within their noise, and about "
-            f"{needed:.1g} samples would be needed"
+            f"{needed:.2g} samples would be needed"
         )
         return replace(pilot, stats=stats, status=status, given_up=True)
 
@@ -174,8 +176,8 @@ class PilotSearch:
         """
         objective = phase.objective
         # steps on minibatches that were too few, and lead somewhere, go on with larger ones
-        on_its_way = phase.minibatches and not (pilot.converged or looks_gaussian_unseen(pilot.stats))
-        if pilot.stopped or on_its_way or not (isinstance(objective, Lp) and objective.signed):
+        goes_on = phase.minibatches and not (pilot.converged or looks_gaussian_unseen(pilot.stats))
+        if pilot.stopped or goes_on or not (isinstance(objective, Lp) and objective.signed):
             return pilot
         which = np.flatnonzero(look_gaussian(pilot, unseen=phase.minibatches))
         if len(which) < 2:
@@ -218,7 +220,7 @@ class PilotSearch:
         size, subsampler = samples.n_samples, self.subsampler
         if not isinstance(samples, Minibatches):
             return subsampler.subsample(GROWTH * size)
-        if not pilot.converged:
+        if not is_on_the_way(pilot):  # it tells no number of samples
             return subsampler.minibatches(subsampler.grow_batch(size)) or subsampler.subsample(GROWTH * size)
         error = float(mean_error(pilot.stats)) * pilot.stats.weight
         largest = 0
@@ -274,6 +276,11 @@ def use_newton(phase: Phase, *, signed: bool) -> Phase:
     return replace(
         phase, objective=objective, direction=direction, quantities=quantities, noise_fraction=NOISE_FRACTION
     )
+
+
+def is_on_the_way(pilot: Estimate) -> bool:
+    """Whether steps on minibatches ended where samples tell a maximum from others."""
+    return pilot.converged and 0 < rms_standard_error(pilot.stats) < LOST_ERROR
 
 
 def is_small(pilot: Estimate) -> bool:

@@ -11,9 +11,11 @@ import math
 
 from elldict.solver.code_subsample import CodeSubsample
 
-MIN_RATIO = 1.2
-"""Squared ratio of slope and noise, kappa^2 r / k^2, from which a search may lead somewhere. With Laplace codes, on the
-host, it did at 1.6 for k = 128 and 256 and at 2.1 for k = 512, and it did not at 0.8."""
+MIN_RATIO, ENOUGH = 2.5, 2.0
+"""Squared ratio of slope and noise, kappa^2 r / k^2, from which a long search is tried. With Laplace codes it leads to
+the atoms at 1.6 for k = 128 and 256 and at 2.1 for k = 512 and 1024, in 110 and 300 passes: the more directions, the
+more. At 2.1 and k = 2048 it led nowhere in 212 passes, and at 0.8 nowhere at all. And times that for a search of a few
+dozen passes."""
 
 SURE_SCORE = 6.0
 """Standard errors by which the kurtosis has to exceed zero: where codes of both kinds cancel, it tells nothing."""
@@ -23,7 +25,7 @@ MIN_WORK = 1e12
 
 
 def count_needed_samples(drawn: CodeSubsample) -> float:
-    """Samples from which a search leads somewhere, by the mean kurtosis of codes; zero if that does not tell.
+    """Samples from which a search is tried, by the mean kurtosis of codes; zero if that does not tell.
 
     Samples that differ in loudness have a kurtosis that is too large for this to say anything.
     """
