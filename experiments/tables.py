@@ -38,6 +38,7 @@ EMBEDDINGS = {
     "bg2048": ("n = 2048, r = 10⁶, density .1, whitened", "1.5 s"),
     "laplace768": ("n = 768, r = 5x10⁵, Laplace, whitened", "1 s"),
     "plain1024": ("n = 1024, r = 10⁶, density .1", "0.4 s"),
+    "hopeless": ("n = 2048, r = 10⁶, Laplace, whitened: told that samples are too few", "9 s"),
 }
 """Parts of `experiments.benchmarks.gpu.embeddings`: what they are, and how long they should take."""
 
@@ -201,7 +202,7 @@ def tabulate_gpu() -> str:
 
 def tabulate_embeddings() -> str:
     """Fits of the size of embeddings on a graphics card, and first fits of a process."""
-    parts = json.loads((BENCHMARK_RESULTS / "embeddings.json").read_text(encoding="utf-8"))["parts"]
+    parts = read_embeddings()["parts"]
     lines = []
     for part, (problem, asked) in EMBEDDINGS.items():
         for row in parts[part]["rows"]:
@@ -216,6 +217,41 @@ def tabulate_embeddings() -> str:
             kind, asked = row["name"].split()[1].rstrip(","), f"{1e3 * float(row['asked']):.0f} ms"
             lines.append([f"{size}, r = 400 n, later, {kind}", tell_time(row["seconds"]), asked, "all", "-"])
     return write_table(["problem", "whole fit", "goal", "atoms found", "passes"], lines)
+
+
+def tabulate_gpu_peers() -> str:
+    """What others need for the same samples on the same card, beside later and first fits of elldict."""
+    found = read_embeddings()
+    later = {name: found["parts"][name]["rows"] for name in ("bg4096", "bg2048", "laplace768")}
+    ours = {part: rows[0] for part, rows in later.items()} | {"loud768": later["laplace768"][1]}
+    first = {row["name"]: row for row in found["parts"]["once"]["rows"]}
+    problems = {part: problem for part, (problem, _) in EMBEDDINGS.items() if part in later}
+    problems = {"laplace768": problems["laplace768"], "loud768": f"{problems['laplace768']}, loud"} | problems
+    lines = []
+    for part, problem in problems.items():
+        row = ours[part]
+        once = f"{tell_time(row['seconds'])}; {tell_time(first[part]['seconds'])}" if part in first else ""
+        told = once or tell_time(row["seconds"])
+        lines.append(
+            [problem, "elldict, later; the only fit of a process" if once else "elldict", told, _tell_atoms(row)]
+        )
+        for peer in found["peers"]:
+            if peer["problem"] == part and "seconds" in peer:
+                name = f"{peer['peer']}, {peer['iterations']} iterations"
+                lines.append(["", name, tell_time(peer["seconds"]), _tell_atoms(peer)])
+            elif peer["problem"] == part:
+                lines.append(["", peer["peer"], "fails", "-"])
+    return write_table(["problem", "method", "whole fit", "atoms found"], lines)
+
+
+def _tell_atoms(row: Row) -> str:
+    return f"{row['atoms']} of {row['of']}"
+
+
+def read_embeddings() -> dict[str, Any]:
+    """Fits of the size of embeddings, by elldict and others, with the machine."""
+    found: dict[str, Any] = json.loads((BENCHMARK_RESULTS / "embeddings.json").read_text(encoding="utf-8"))
+    return found
 
 
 # --- error bars -------------------------------------------------------------------------------------------------------
@@ -247,6 +283,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed": tabulate_speed,
     "gpu": tabulate_gpu,
     "embeddings": tabulate_embeddings,
+    "gpu-peers": tabulate_gpu_peers,
     "grid": tabulate_grid,
 }
 
