@@ -23,6 +23,7 @@ from distributed import Client, LocalCluster
 import elldict
 from elldict.backend.threads import one_blas_thread
 from elldict.data.dask import make_dask_dataset
+from elldict.data.dask_tasks import pack
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import StatisticsKernel, Whitening, compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
@@ -115,13 +116,13 @@ def passes_over(client: Client, path: Path, n_workers: int, repeats: int) -> dic
     received = client.run(lambda dask_worker: [(e["total"], len(e["keys"])) for e in dask_worker.transfer_incoming_log])
     total = sum(size for entries in received.values() for size, _ in entries)
     square = 8 * samples.n_features**2
-    n_tasks = len(samples.source.stretches("", "", samples.grid, samples.engine))
+    n_tasks = len(samples._make_tasks("job", "sum"))
     return {
         "seconds": seconds,
         "tasks": n_tasks,
         "received_per_worker": total / n_workers / repeats,
         "received_in_squares": total / n_workers / repeats / square,
-        "job_bytes": len(samples.source.job(kernel, samples.grid).packed()),
+        "job_bytes": len(pack(samples._make_job(kernel))),
     }
 
 
