@@ -6,7 +6,8 @@ from html.parser import HTMLParser
 import numpy as np
 
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.metrics import match_atoms
 from elldict.solver.directions import polar, power_step, random_orthonormal
 from elldict.solver.evaluate import evaluate

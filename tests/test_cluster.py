@@ -87,8 +87,8 @@ def test_codes_and_scores_are_lazy(easy):
     X = easy[0]
     lazy = da.from_array(X, chunks=(900, 5))
     model = LpDictionaryLearning(random_state=0).fit(X)
-    # samples without noise: the density of a code has a standard deviation of 1e-9 at zero, and its logarithm a slope of
-    # up to 1e9 there; products of blocks of other shapes round codes by 1e-15
+    # without noise the density of a code has a standard deviation of 1e-9 at zero, and its logarithm a slope of up to
+    # 1e9 there; products of blocks of other shapes round codes by 1e-15
     for method, rounding in (("transform", 1e-12), ("score_samples", 12 * 1e9 * 1e-15)):
         found = getattr(model, method)(lazy)
         assert isinstance(found, da.Array)

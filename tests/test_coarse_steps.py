@@ -10,12 +10,14 @@ import pytest
 from conftest import as_if_on_a_card
 
 from elldict import LpDictionaryLearning
-from elldict.backend import base
-from elldict.backend.base import Backend, multiply_by_itself, take_rows, to_numpy
+from elldict.backend import matrices
+from elldict.backend.base import Backend, to_numpy
+from elldict.backend.matrices import multiply_by_itself, take_rows
 from elldict.data import subsample
 from elldict.data.dataset import ArrayDataset, is_white
-from elldict.data.statistics import Loudness, Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
 from elldict.data.subsample import Subsampler, copy_white, whiten_on_card
+from elldict.data.whitening import Loudness, Whitening
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.solver import directions
 from elldict.solver.directions import orthonormalize, random_orthonormal, turn_coarsely
@@ -111,7 +113,7 @@ def test_fast_products_whiten_only_what_they_do_not_round_away(condition, bears)
 
 @pytest.mark.parametrize("n", [5, 8, 11])
 def test_half_of_a_symmetric_product_tells_the_other(torch, rng, monkeypatch, n):
-    monkeypatch.setattr(base, "STRIP_COLUMNS", 2)
+    monkeypatch.setattr(matrices, "STRIP_COLUMNS", 2)
     Y = rng.standard_normal((30, n))
     np.testing.assert_allclose(to_numpy(multiply_by_itself(torch.asarray(Y))), Y.T @ Y, rtol=1e-13, atol=1e-13)
 

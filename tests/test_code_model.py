@@ -6,14 +6,9 @@ from scipy import stats
 from scipy.optimize import check_grad
 
 from elldict.backend.base import FreshWork
+from elldict.solver.code_histogram import CodeHistogram
 from elldict.solver.objective import Quantities
-from elldict.solver.spike_slab import (
-    CodeHistogram,
-    SpikeSlab,
-    SpikeSlabLikelihood,
-    fit_spike_slab,
-    negative_log_likelihood,
-)
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood, fit_spike_slab, negative_log_likelihood
 
 MODEL = SpikeSlab(np.array([0.1, 0.3, 0.7]), np.array([1.0, 4.0, 0.5]), 0.04)
 

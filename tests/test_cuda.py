@@ -11,6 +11,7 @@ from elldict.backend.base import Backend, FreshWork, to_numpy
 from elldict.backend.torch import import_kernels
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import match_atoms, recovery_error
+from elldict.solver.code_histogram import CodeHistogram
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import PairwiseNewton, polar, random_orthonormal
 from elldict.solver.evaluate import Statistics
@@ -18,7 +19,6 @@ from elldict.solver.loop import mean_error
 from elldict.solver.mixture import MixtureLikelihood, fit_mixture
 from elldict.solver.objective import Lp, Quantities, WithSecondary, sum_term
 from elldict.solver.spike_slab import (
-    CodeHistogram,
     SpikeSlab,
     SpikeSlabLikelihood,
     fit_roughly,

@@ -7,7 +7,7 @@ import pytest
 from helpers import KINDS, mix
 
 from elldict import LpDictionaryLearning
-from elldict.data.statistics import Whitening
+from elldict.data.whitening import Whitening
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.error_bars.codes import estimate_correlated_errors, estimate_dependent_errors
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning

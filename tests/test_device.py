@@ -17,9 +17,11 @@ from elldict.data import gpu_stream as device_room
 from elldict.data.dataset import GPU_TILE_BYTES, GPU_TILE_LEAST_ROWS, ArrayDataset, retry_on_oom, rows_per_tile
 from elldict.data.file import FileDataset
 from elldict.data.gpu_stream import GpuStreamDataset, place_on_device, stream_blocks
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import SmallerTilesWarning
+from elldict.solver.code_histogram import CodeHistogram
 from elldict.solver.cuda_graph import CudaGraphStepper
 from elldict.solver.directions import (
     lack_of_orthonormality,
@@ -33,7 +35,7 @@ from elldict.solver.loop import FitLog, Phase, Problem
 from elldict.solver.mixture import fit_mixture
 from elldict.solver.objective import Lp, Quantities
 from elldict.solver.pilot import use_newton
-from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, fit_roughly, fit_spike_slab, update_spike_slab
+from elldict.solver.spike_slab import SpikeSlab, fit_roughly, fit_spike_slab, update_spike_slab
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from scipy.signal import lfilter
 from elldict import LpDictionaryLearning
 from elldict.checkpoint import CheckpointError
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.diagnostics import score_of_rotation
 from elldict.error_bars import bias, halves
 from elldict.error_bars.samples import (

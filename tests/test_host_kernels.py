@@ -16,18 +16,12 @@ from elldict import LpDictionaryLearning
 from elldict.backend import host_kernels
 from elldict.backend.base import BufferedWork, find_turn_kernel
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.solver.code_histogram import CodeHistogram
 from elldict.solver.directions import PairwiseNewton, pairwise_angles, random_orthonormal
 from elldict.solver.evaluate import Statistics
 from elldict.solver.mixture import N_BINS, MixtureLikelihood, count_bins, fit_mixture
 from elldict.solver.objective import Lp, Quantities, WithSecondary, compute_derivatives
-from elldict.solver.spike_slab import (
-    CodeHistogram,
-    SpikeSlab,
-    SpikeSlabLikelihood,
-    climb_likelihood,
-    negative_log_likelihood,
-    run_em,
-)
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood, climb_likelihood, negative_log_likelihood, run_em
 from elldict.theory.error_bars import CodeMoments, atom_errors
 
 ROUNDING = {"float64": 1e-13, "float32": 2e-6}

@@ -11,7 +11,8 @@ from sklearn.decomposition import PCA, FastICA
 import elldict
 from elldict import LpDictionaryLearning, LpICA, dictionary_learning
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.exceptions import NotWhiteWarning, RankWarning
 from elldict.metrics import match_atoms
 from elldict.solver.directions import polar, random_orthonormal

@@ -13,7 +13,8 @@ from sklearn.decomposition import FastICA
 
 from elldict import LpDictionaryLearning, load
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Loudness, Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Loudness, Whitening
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import match_atoms, recovery_error
 from elldict.result import Estimate

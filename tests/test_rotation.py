@@ -10,7 +10,8 @@ from sklearn.decomposition._factor_analysis import _ortho_rotation
 
 import elldict
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.exceptions import NotIdentifiableWarning, RankWarning
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.evaluate import evaluate

@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 from elldict import LpDictionaryLearning, LpICA
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.metrics import match_atoms, recovery_error
 from elldict.solver import mixture
 from elldict.solver.directions import polar, random_orthonormal

@@ -29,7 +29,8 @@ import elldict
 from elldict import LpDictionaryLearning
 from elldict.backend.threads import one_blas_thread
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.metrics import recovery_error
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.evaluate import evaluate

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from elldict.backend.base import NUMPY, to_numpy, total
-from elldict.data.statistics import SampleStatistics, Whitening
+from elldict.data.statistics import SampleStatistics
+from elldict.data.whitening import Whitening
 from elldict.exceptions import (
     DataChangedWarning,
     NotIdentifiableWarning,

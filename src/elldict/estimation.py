@@ -9,10 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, take_rows, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.matrices import take_rows
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import Loudness, SampleStatistics, Whitening, bound_codes, compute_statistics
+from elldict.data.statistics import SampleStatistics, compute_statistics
 from elldict.data.subsample import whiten_on_card
+from elldict.data.whitening import Loudness, Whitening, bound_codes
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.cuda_graph import CudaGraphStepper

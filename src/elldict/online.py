@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import Array, to_numpy
 from elldict.data.dataset import ArrayDataset, find_non_finite, non_finite_error
-from elldict.data.statistics import Whitening
 from elldict.data.subsample import MIN_SUBSAMPLE_ROWS, SUBSAMPLE_ROWS_PER_FEATURE
 from elldict.data.weighted import weigh
+from elldict.data.whitening import Whitening
 from elldict.diagnostics import estimate_atom_errors, list_atoms, make_result
 from elldict.estimation import Options, signs_of_largest
 from elldict.exceptions import DataChangedWarning

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from elldict.backend.base import Array
 
 if TYPE_CHECKING:
-    from elldict.data.statistics import Loudness
+    from elldict.data.whitening import Loudness
     from elldict.solver.amp import CorruptionLaw
     from elldict.solver.evaluate import Statistics
     from elldict.solver.mixed_atoms import MixedPair

@@ -25,7 +25,7 @@ from elldict import LpDictionaryLearning
 from elldict.backend.base import Backend
 from elldict.data.dataset import ArrayDataset
 from elldict.data.gpu_stream import GpuStreamDataset
-from elldict.data.statistics import Whitening
+from elldict.data.whitening import Whitening
 from elldict.solver.directions import polar, random_orthonormal
 from elldict.solver.evaluate import evaluate
 from elldict.solver.objective import Lp, Quantities

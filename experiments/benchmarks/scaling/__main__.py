@@ -25,7 +25,8 @@ from elldict.backend.threads import one_blas_thread
 from elldict.data.dask import make_dask_dataset
 from elldict.data.dask_tasks import pack
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import StatisticsKernel, Whitening, compute_statistics
+from elldict.data.statistics import StatisticsKernel, compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.evaluate import EvaluationKernel, evaluate

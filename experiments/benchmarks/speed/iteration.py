@@ -20,7 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from elldict.backend.threads import one_blas_thread
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.solver.directions import power_step, random_orthonormal
 from elldict.solver.evaluate import evaluate

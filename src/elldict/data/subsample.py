@@ -8,10 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, multiply_coarsely, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.matrices import multiply_coarsely
 from elldict.data.dataset import ArrayDataset, Dataset, Kernel, S, count_row_bytes, is_white, tile_bounds
-from elldict.data.statistics import IDENTITY, Whitening
 from elldict.data.weighted import WeightedDataset
+from elldict.data.whitening import IDENTITY, Whitening
 
 SUBSAMPLE_ROWS_PER_FEATURE, MIN_SUBSAMPLE_ROWS = 40, 1000
 """Samples of the first subsample."""

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, to_numpy
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Loudness, SampleStatistics, Whitening
+from elldict.data.statistics import SampleStatistics
+from elldict.data.whitening import Loudness, Whitening
 from elldict.result import Estimate
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.loop import FitLog, Phase, Problem, run_phases

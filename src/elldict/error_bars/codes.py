@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, column_means, to_numpy
-from elldict.data.statistics import Whitening
+from elldict.data.whitening import Whitening
 from elldict.error_bars.bias import find_noise_share
 from elldict.result import Estimate
 from elldict.solver.loop import Phase

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import Array, Backend, to_numpy
 from elldict.data.dataset import ArrayDataset, Dataset
-from elldict.data.statistics import Whitening
 from elldict.data.subsample import take_as
 from elldict.data.weighted import list_distinct
+from elldict.data.whitening import Whitening
 from elldict.result import Estimate
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.objective import compute_gradient, primary_of

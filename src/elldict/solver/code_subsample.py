@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, real_dtype, take_rows, to_numpy
+from elldict.backend.base import NUMPY, Array, Backend, real_dtype, to_numpy
+from elldict.backend.matrices import take_rows
 from elldict.data.dataset import Dataset, is_white
-from elldict.data.statistics import Loudness, Whitening
 from elldict.data.subsample import take_as
+from elldict.data.whitening import Loudness, Whitening
 from elldict.result import Estimate
+from elldict.solver.code_histogram import CodeHistogram
 from elldict.solver.mixed_atoms import MixedPair, are_too_many, find_mixed_pairs, keep_mixed, separate_pairs
 from elldict.solver.mixture import MixtureLaw, fit_mixture
 from elldict.solver.spike_slab import (
@@ -23,7 +25,6 @@ from elldict.solver.spike_slab import (
     SAME_LOG_DENSITY,
     SAME_LOG_NOISE,
     UPDATE_ROUNDS,
-    CodeHistogram,
     Coefficients,
     SpikeSlab,
     fit_roughly,

@@ -15,22 +15,17 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, Work, column_means, to_numpy, total
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Whitening
 from elldict.data.subsample import SUBSAMPLE_ROWS_PER_FEATURE
+from elldict.data.whitening import Whitening
 from elldict.result import Estimate
 from elldict.solver.amp import MAX_ROUNDS, AmpRound, CorruptionLaw, clean, compute_schedule, first_residual, learn_law
+from elldict.solver.code_histogram import CodeHistogram
 from elldict.solver.code_subsample import MAX_VALUES
 from elldict.solver.directions import PairwiseNewton, pairwise_angles, turn
 from elldict.solver.loop import Phase, Problem, run_phases
 from elldict.solver.objective import Quantities
 from elldict.solver.rounding import is_coarse
-from elldict.solver.spike_slab import (
-    MAX_LIKELIHOOD_STEPS,
-    CodeHistogram,
-    SpikeSlab,
-    SpikeSlabLikelihood,
-    fit_spike_slab,
-)
+from elldict.solver.spike_slab import MAX_LIKELIHOOD_STEPS, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 
 DRAWN_ROWS = 4096
 """Samples on which atoms settle before all are evaluated, at least; and about as many from which the law of the

@@ -10,17 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend import host_kernels
-from elldict.backend.base import (
-    MIN_DRAWN_ON_CARD,
-    NUMPY,
-    Array,
-    Backend,
-    add_coarse_product,
-    find_turn_kernel,
-    multiply_coarsely,
-    svd,
-    total,
-)
+from elldict.backend.base import MIN_DRAWN_ON_CARD, NUMPY, Array, Backend, find_turn_kernel, total
+from elldict.backend.matrices import add_coarse_product, multiply_coarsely, svd
 from elldict.solver.evaluate import Statistics
 from elldict.solver.objective import Quantities
 

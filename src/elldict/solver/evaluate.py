@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import STORED, Array, Backend, make_workspace, to_numpy, total
 from elldict.data.dataset import Dataset, is_white
-from elldict.data.statistics import IDENTITY, Loudness, Whitening
+from elldict.data.whitening import IDENTITY, Loudness, Whitening
 from elldict.solver.objective import (
     CentredL4,
     Lp,

@@ -12,15 +12,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, Array, Backend, take_rows, to_numpy
-from elldict.data.statistics import Whitening
+from elldict.backend.base import NUMPY, Array, Backend, to_numpy
+from elldict.backend.matrices import take_rows
+from elldict.data.whitening import Whitening
 from elldict.result import Estimate
+from elldict.solver.code_histogram import CodeHistogram
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.corruption import suspects_corruption
 from elldict.solver.mixture import MixtureLikelihood, count_bins, find_skewed, fit_mixture
 from elldict.solver.objective import sum_values
 from elldict.solver.rounding import is_coarse
-from elldict.solver.spike_slab import CodeHistogram, SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
+from elldict.solver.spike_slab import SpikeSlab, SpikeSlabLikelihood, fit_spike_slab
 
 N_TESTED_ATOMS = 24
 """Atoms by whose codes the spike-and-slab law is compared with mixtures, and loudness is measured."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, total
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import IDENTITY, Whitening
+from elldict.data.whitening import IDENTITY, Whitening
 from elldict.result import Callback, Estimate, Iterate, Iteration
 from elldict.solver.directions import Direction, orthonormalize, polar, power_step
 from elldict.solver.evaluate import Statistics, evaluate, score_sparsity, sign_secondary

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import to_numpy
 from elldict.data.dataset import ArrayDataset, Dataset, non_finite_error
-from elldict.data.statistics import Loudness, PartialStatistics, SampleStatistics, StatisticsKernel, Whitening
+from elldict.data.statistics import PartialStatistics, SampleStatistics, StatisticsKernel
 from elldict.data.weighted import WeightedDataset, count_copies
+from elldict.data.whitening import Loudness, Whitening
 from elldict.result import Estimate
 from elldict.solver.change import ChangeTest
 from elldict.solver.code_subsample import LEAST_NOISE, fit_with_signs

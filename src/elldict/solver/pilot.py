@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import Whitening
 from elldict.data.subsample import GROWTH, Minibatches, Subsampler
+from elldict.data.whitening import Whitening
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.directions import FAR_CURVATURE, PairwiseNewton, random_orthonormal

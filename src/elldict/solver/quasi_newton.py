@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from elldict.backend.base import Array, Backend, total
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import Whitening
 from elldict.data.subsample import Subsampler, copy_coarse
+from elldict.data.whitening import Whitening
 from elldict.result import Estimate, Iterate
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, pairwise_curvature, polar, turn
 from elldict.solver.evaluate import Statistics

@@ -15,10 +15,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import NUMPY, STORED, Array, Backend, find_principal_axes, to_numpy
+from elldict.backend.base import NUMPY, STORED, Array, Backend, to_numpy
+from elldict.backend.matrices import find_principal_axes
 from elldict.data.dataset import ArrayDataset, Dataset
-from elldict.data.statistics import IDENTITY, Loudness, Whitening
 from elldict.data.subsample import Minibatches, copy_white, find_at_hand, take_as
+from elldict.data.whitening import IDENTITY, Loudness, Whitening
 from elldict.result import Estimate, Iterate
 from elldict.solver.code_subsample import CodeSubsample, compute_codes
 from elldict.solver.directions import MAX_ANGLE, PairwiseNewton, polar

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend, to_numpy
 from elldict.data.dataset import Dataset
-from elldict.data.statistics import PartialStatistics, StatisticsKernel, Whitening
+from elldict.data.statistics import PartialStatistics, StatisticsKernel
 from elldict.data.subsample import Subsampler
+from elldict.data.whitening import Whitening
 from elldict.result import Estimate
 from elldict.solver.directions import random_orthonormal
 from elldict.solver.loop import FitLog, choose_precision

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.data.statistics import PartialStatistics, SampleStatistics
-from elldict.solver.spike_slab import CodeHistogram
+from elldict.solver.code_histogram import CodeHistogram
 
 Matrix = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from elldict.backend.base import Array, total
 from elldict.data.dataset import Dataset, is_white
-from elldict.data.statistics import MIN_BLUR
 from elldict.data.subsample import Subsampler
+from elldict.data.whitening import MIN_BLUR
 from elldict.result import Estimate, Iteration
 from elldict.solver.code_subsample import CodeSubsample
 from elldict.solver.corruption import suspects_corruption

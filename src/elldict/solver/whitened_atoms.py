@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import Whitening, compute_statistics
+from elldict.data.statistics import compute_statistics
+from elldict.data.whitening import Whitening
 from elldict.solver.directions import polar
 from elldict.solver.loop import FitLog, Phase, Problem, run_phases
 from elldict.solver.objective import Objective, compute_derivatives
