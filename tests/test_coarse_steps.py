@@ -94,11 +94,15 @@ def test_samples_that_are_not_whitened_or_are_on_the_host_are_not_copied(easy, t
         assert whiten_on_card(samples, whitening) is samples
 
 
-def test_a_copy_that_is_too_large_is_not_made(easy, torch, monkeypatch):
-    samples = ArrayDataset(torch.asarray(easy[0].copy()))
+@pytest.mark.parametrize("why", ["memory", "half precision"])
+def test_a_copy_that_is_too_large_is_not_made(easy, torch, monkeypatch, why):
+    X = torch.asarray(easy[0].copy())
+    samples = ArrayDataset(X.half() if why == "half precision" else X)
     statistics = compute_statistics(samples, center=True, precise=True)
     whitening = Whitening.of(statistics, center=True, whiten=True)
-    monkeypatch.setattr(Backend, "memory_bytes", 2**10)
+    assert is_white(whiten_on_card(samples, whitening)) == (why == "memory")
+    if why == "memory":
+        monkeypatch.setattr(Backend, "memory_bytes", 2**10)
     assert whiten_on_card(samples, whitening) is samples
 
 

@@ -208,6 +208,8 @@ def whiten_on_card(samples: Dataset, whitening: Whitening) -> Dataset:
     backend, known = held.backend, is_white(held)
     if not backend.prefers_products or not isinstance(held, ArrayDataset) or not (known or whitening.whitened):
         return samples
+    if str(held.X.dtype).endswith("16"):  # who gives half precision has no room for twice the bytes
+        return samples
     k = held.n_features if known or whitening.to_white is None else int(whitening.to_white.shape[0])
     if held.n_samples * k * (4 if held.dtype == "float32" else 8) > MAX_WHITE_SHARE * backend.memory_bytes:
         return samples
