@@ -63,7 +63,6 @@ class Search:
         """The first pass, and what follows from it."""
         if samples.backend.on_gpu and samples.backend.can_capture:
             log.capture = CudaGraphStepper.try_to_make
-        # drawn samples and what is computed of them are float64, and hardly more than the samples
         statistics = compute_statistics(samples, center=options.center, precise=bool(options.whiten))
         log.passes += 1
         m = check_n_components(

@@ -23,7 +23,6 @@ SAFE_EXPONENT = {"float32": 40, "float64": 300}
 UNIT_EXPONENT = {"float32": 125, "float64": 1021}
 """Units are kept between 2**-this and 2**this, where both are ordinary numbers."""
 
-
 FULL_RANK_CONDITION = 100.0
 """Condition number up to which no direction is rounding alone, so that eigenvalues need not be computed."""
 

@@ -144,9 +144,10 @@ class PairwiseNewton:
             length = math.sqrt(total(angles * angles) / int(A.shape[0]))
             angles = angles if length <= self.max_angle else self.max_angle / length * angles
             return turn(A, angles if further is None else angles + further)
-        moved, angles = self.move_along_tangent(stats, A)
-        if self.coarse and angles is not None:
+        if self.coarse and A.shape[0] == A.shape[1]:
+            angles = self._limit_angles(stats, A)
             return self._turn_coarsely(A, angles if further is None else angles + further)
+        moved, angles = self.move_along_tangent(stats, A)
         if further is not None:
             return turn(polar(moved), further) if angles is None else turn(A, angles + further)
         if angles is None:
@@ -168,23 +169,34 @@ class PairwiseNewton:
 
     def move_along_tangent(self, stats: Statistics, A: Array) -> tuple[Array, Array | None]:
         """A moved along the tangent, and the angles that took it there if they stay in its span."""
-        backend = Backend.of(A)
-        xp, kernels = backend.xp, backend.kernels
-        m, k = A.shape
+        if A.shape[0] == A.shape[1]:
+            angles = self._limit_angles(stats, A)
+            return A + angles @ A, angles
+        angles, squares = self._measure_angles(stats, A)
+        outside = self._turn_outwards(stats, A)
+        shrink = self._shrink(squares + Backend.of(A).xp.sum(outside * outside), A)
+        return shrink * (angles @ A + outside) + A, None
+
+    def _limit_angles(self, stats: Statistics, A: Array) -> Array:
+        """Angles (m, m) of pairs, no longer in all than a step may be."""
+        angles, squares = self._measure_angles(stats, A)
+        return self._shrink(squares, A) * angles
+
+    def _shrink(self, squares: Array, A: Array) -> Array:
+        """Factor that the longest step allows, by the sum of its squares, without reading a number from the device."""
+        xp = Backend.of(A).xp
+        most = xp.full_like(squares, self.max_angle**2)
+        return self.max_angle / xp.sqrt(xp.maximum(squares / int(A.shape[0]), most))
+
+    def _measure_angles(self, stats: Statistics, A: Array) -> tuple[Array, Array]:
+        """Angles (m, m) of pairs, and the sum of their squares."""
+        xp, kernels = Backend.of(A).xp, Backend.of(A).kernels
         if kernels is None or self.crossed is not None or self.unidentifiable is not None:
             angles = self._find_angles(stats, A)
-            squares = xp.sum(angles * angles)
-        else:
-            C = multiply_by_rows(stats.G, A, coarse=self.coarse)
-            angles, squares = kernels.angles(C, stats.slope, stats.z2, stats.weight, self.least_curvature)
-        outside = None if m == k else self._turn_outwards(stats, A)
-        squares = squares if outside is None else squares + xp.sum(outside * outside)
-        # as much as the longest step allows, without reading a number from the device
-        shrink = self.max_angle / xp.sqrt(xp.maximum(squares / m, xp.full_like(squares, self.max_angle**2)))
-        if outside is not None:
-            return shrink * (angles @ A + outside) + A, None
-        angles = shrink * angles
-        return A if self.coarse else A + angles @ A, angles
+            return angles, xp.sum(angles * angles)
+        C = multiply_by_rows(stats.G, A, coarse=self.coarse)
+        found: tuple[Array, Array] = kernels.angles(C, stats.slope, stats.z2, stats.weight, self.least_curvature)
+        return found
 
     def _find_angles(self, stats: Statistics, A: Array) -> Array:
         """Angles (m, m) of pairs; of codes that depend on each other a few pairs are hardly told apart."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.backend.base import NUMPY, Array, Backend
+from elldict.backend.matrices import take_rows
 from elldict.data.dataset import Dataset
 from elldict.data.subsample import GROWTH, Minibatches, Subsampler
 from elldict.data.whitening import Whitening
@@ -255,15 +256,11 @@ def rotate_rows(A: Array, which: NDArray[np.int64], rng: np.random.Generator) ->
     """A (m, k) with some of its rows replaced by a random rotation of them."""
     own = Backend.of(A)
     backend = own if own.prefers_products else NUMPY
-    xp, A = backend.xp, backend.asarray(A, "float64")
+    A = backend.asarray(A, "float64")
     others = np.setdiff1d(np.arange(int(A.shape[0])), which)
-
-    def take(rows: Array, index: NDArray[np.int64]) -> Array:
-        return xp.take(rows, xp.asarray(index, device=backend.device), axis=0)
-
-    rotated = random_orthonormal(len(which), len(which), rng, backend) @ take(A, which)
-    both = xp.concat([rotated, take(A, others)], axis=0)
-    return own.asarray(take(both, np.argsort(np.concatenate([which, others]))), "float64")
+    rotated = random_orthonormal(len(which), len(which), rng, backend) @ take_rows(A, which)
+    both = backend.xp.concat([rotated, take_rows(A, others)], axis=0)
+    return own.asarray(take_rows(both, np.argsort(np.concatenate([which, others]))), "float64")
 
 
 def use_newton(phase: Phase, *, signed: bool) -> Phase:
