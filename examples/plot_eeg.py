@@ -3,7 +3,7 @@ EEG: a blink out of a recording
 ===============================
 
 :func:`elldict.mne.fit_ica` returns an ordinary, fitted :class:`mne.preprocessing.ICA`, so that topographies, sources
-and cleaning work as always. What is new: the same components for every seed, and an error for each.
+and cleaning work as always. What is new: an estimated error for each component.
 """
 
 # %%

@@ -342,7 +342,7 @@ def test_rows_of_large_samples_are_recorded(path, monkeypatch):
     X, _, _ = make_bernoulli_gaussian(40_000, 8, density=0.3, noise_std=0.1, random_state=0)
     monkeypatch.setattr(checkpoints, "MIN_SAMPLES_PER_ROW", 4)
     monkeypatch.setattr("elldict.data.subsample.MAX_BYTES", 8000 * X[0].nbytes)
-    first = model_of().fit(X, checkpoint=path)
+    first = model_of(halves=False).fit(X, checkpoint=path)
     rows = ArrayDataset.take
 
     def only_of_levels(samples, index):
@@ -350,7 +350,7 @@ def test_rows_of_large_samples_are_recorded(path, monkeypatch):
         return rows(samples, index)
 
     monkeypatch.setattr(ArrayDataset, "take", only_of_levels)
-    assert_same_fit(first, model_of().fit(X, checkpoint=path, resume=True))
+    assert_same_fit(first, model_of(halves=False).fit(X, checkpoint=path, resume=True))
 
 
 def test_fault_27_a_full_disk_leaves_what_was_there(X, path, monkeypatch):

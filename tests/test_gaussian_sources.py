@@ -91,7 +91,7 @@ def test_other_atoms_are_refined_as_if_there_were_none(n_gaussian):
     """
     errors, stated = [], []
     for seed in range(5):
-        model, real, bars = fit_others(KINDS + ["gaussian"] * n_gaussian, seed)
+        model, real, bars = fit_others(KINDS + ["gaussian"] * n_gaussian, seed, halves=False)
         assert model.refined_ == "mixture"
         assert model.converged_
         errors.append(np.mean(real))

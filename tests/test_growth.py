@@ -101,7 +101,7 @@ def test_copies_are_bounded(monkeypatch):
 def test_batches_find_what_as_many_fixed_samples_do_not():
     """At this noise the chance test gives up 4000 fixed samples; batches of 4000 lead to all atoms, in fewer passes."""
     X, D, _ = make_bernoulli_gaussian(40_000, 100, density=0.3, noise_std=0.6, random_state=0, dtype="float32")
-    model = LpDictionaryLearning(random_state=0).fit(X)
+    model = LpDictionaryLearning(halves=False, random_state=0).fit(X)
     assert recovery_error(model.components_, D) < 0.02
     assert model.n_passes_ < 11
     shares = np.diff([0.0] + [iteration.passes for iteration in model.history_])

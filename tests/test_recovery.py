@@ -75,7 +75,7 @@ def test_p_below_2_with_fewer_atoms_than_features():
 def test_error_bars_below_2_are_those_of_theory(p, n_components):
     """Sums over 10^4 codes and 32 atoms: error bars of one fit scatter by a few per cent."""
     X, _, _ = make_bernoulli_gaussian(10_000, 32, density=0.3, noise_std=0.2, random_state=7)
-    model = LpDictionaryLearning(n_components, p=p, refine=None, random_state=0).fit(X)
+    model = LpDictionaryLearning(n_components, p=p, refine=None, halves=False, random_state=0).fit(X)
     setting = {"n_samples": 10_000, "n_features": 32, "density": 0.3, "noise_std": 0.2, "n_components": n_components}
     assert model.expected_error_ == pytest.approx(expected_error(p if p != (3, 1) else 1, **setting), rel=0.1)
     assert model.converged_
@@ -92,7 +92,8 @@ def test_a_sequence_across_2_ends_where_its_last_exponent_does():
 @pytest.mark.parametrize("p", [3, 1])
 def test_refined_answers_do_not_depend_on_the_side_of_2_they_come_from(p):
     X, dictionary, _ = make_bernoulli_gaussian(10_000, 24, density=0.3, noise_std=0.2, random_state=0)
-    pilot, refined = (LpDictionaryLearning(p=p, refine=refine, random_state=0).fit(X) for refine in (None, "auto"))
+    options = {"halves": False, "random_state": 0}
+    pilot, refined = (LpDictionaryLearning(p=p, refine=refine, **options).fit(X) for refine in (None, "auto"))
     assert refined.refined_ == "bernoulli-gaussian"
     bound = cramer_rao_bound(n_features=24, n_samples=10_000, density=0.3, noise_std=0.2)
     assert recovery_error(refined.components_, dictionary) == pytest.approx(bound, rel=0.25)
@@ -127,7 +128,8 @@ def test_sparse_corruption_leaves_the_error_of_table_3():
 def test_the_quick_solver_ends_where_the_power_method_does(p, density, noise_std):
     """Newton's steps on growing samples maximise the same objective: both answers lie much closer than the truth."""
     X, dictionary, _ = make_bernoulli_gaussian(20_000, 24, density=density, noise_std=noise_std, random_state=0)
-    models = (LpDictionaryLearning(p=p, solver=solver, refine=None, random_state=0) for solver in ("auto", "power"))
+    options = {"p": p, "refine": None, "halves": False, "random_state": 0}
+    models = (LpDictionaryLearning(solver=solver, **options) for solver in ("auto", "power"))
     quick, power = (model.fit(X) for model in models)
     error = recovery_error(power.components_, dictionary)
     assert recovery_error(quick.components_, power.components_) < 0.01 * error
@@ -152,4 +154,4 @@ def test_samples_that_are_sorted_grouped_or_drifting_do_not_fool_the_quick_solve
 def test_few_passes():
     for noise_std, most in ((0.0, 6), (0.2, 10), (0.4, 10)):
         X, _, _ = make_bernoulli_gaussian(40_000, 64, density=0.3, noise_std=noise_std, dtype="float32", random_state=0)
-        assert LpDictionaryLearning(random_state=0).fit(X).n_passes_ <= most
+        assert LpDictionaryLearning(halves=False, random_state=0).fit(X).n_passes_ <= most

@@ -44,7 +44,7 @@ def test_with_noise_the_error_is_the_cramer_rao_bound(density, noise_std):
     errors, bars = [], []
     for seed in range(6):
         X, dictionary, _ = make_bernoulli_gaussian(**setting, dtype="float32", random_state=seed)
-        model = fit(X, seed)
+        model = fit(X, seed, halves=False)
         errors.append(recovery_error(model.components_, dictionary))
         bars.append(model.expected_error_)
         assert np.mean(model.density_) == pytest.approx(density, rel=0.1)

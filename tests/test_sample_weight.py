@@ -222,9 +222,10 @@ def test_error_bars_count_the_effective_number_of_samples():
     for seed in range(6):
         X, dictionary, _ = make_bernoulli_gaussian(4000, 8, density=0.3, noise_std=0.3, random_state=seed)
         w = np.random.default_rng(seed).exponential(size=len(X))
-        found = fit(PLAIN, X, sample_weight=w)
+        model = LpDictionaryLearning(halves=False, random_state=0)
+        found = fit(model, X, sample_weight=w)
         ratios.append(recovery_error(found.components_, dictionary) / found.expected_error_)
-        stated.append(found.expected_error_ / fit(PLAIN, X).expected_error_)
+        stated.append(found.expected_error_ / fit(model, X).expected_error_)
     assert 0.5 < np.mean(ratios) < 1.5
     np.testing.assert_allclose(stated, 2, rtol=0.25)
 
@@ -232,7 +233,7 @@ def test_error_bars_count_the_effective_number_of_samples():
 @pytest.mark.parametrize("solver", ["auto", "power"])
 def test_copies_do_not_make_error_bars_smaller(solver):
     """Four copies of half of the samples, and one of the others: (sum w)^2 / sum w^2 = (5/2)^2 / (17/2) r = 0.735 r."""
-    X, model = draw_samples("noisy"), LpDictionaryLearning(solver=solver, refine=None, random_state=0)
+    X, model = draw_samples("noisy"), LpDictionaryLearning(solver=solver, refine=None, halves=False, random_state=0)
     found, alone = fit(model, X, sample_weight=np.tile([1, 4], R // 2)), fit(model, X)
     assert found.n_samples_seen_ == 5 * R / 2
     assert found.expected_error_ == pytest.approx(alone.expected_error_ / 0.735, rel=0.1)

@@ -67,6 +67,7 @@ class Errors:
     saturated: Vector | None = None  # because large values of features are too small
     drifts: bool = False  # atoms change from the beginning of the samples to their end
     inflation: float = 1.0  # samples count as fewer, by this factor, because they depend on each other
+    split_halves: bool = False  # fits to two halves of the samples were compared
 
 
 def estimate_atom_errors(

@@ -70,9 +70,9 @@ class LpDictionaryLearning(LpEstimator):
         which drawn samples tell; never with solver 'power', nor with a refinement that was asked for. Atoms, codes,
         `density_`, `noise_std_` and `score` are those of samples as they are.
     halves : {'auto'} or bool, default='auto'
-        Whether two halves of the samples are fitted as well, for error bars: every other of forty blocks of consecutive
-        samples, or whole `groups` of them. True: always. 'auto': if codes depend on each other, so that no formula
-        holds, or there are groups; it doubles the passes then. With solver 'power' only for groups. False: never.
+        Whether to fit two halves of the samples as well, from scratch, and to include their difference in `atom_error_`.
+        The halves are alternate blocks of 40 blocks of consecutive samples, or whole `groups`. True: always. 'auto':
+        unless the answer is exact, up to rounding; this about doubles the passes. With solver 'power' only if there are `groups`. False: never.
     center : bool, default=False
         Subtract the mean of the samples.
     whiten : bool or 'all', default=False
@@ -149,8 +149,8 @@ class LpDictionaryLearning(LpEstimator):
         Standard deviation of the noise of a code, shared by all atoms; 0 if it is not above rounding.
     expected_error_ : float
         Error to be expected of `components_`, as :func:`elldict.metrics.recovery_error` would measure it if the true
-        atoms were known; from the moments of the fitted codes, of each atom and of each two, and where codes depend on
-        each other from two halves of the samples (`halves`). With `whiten=True` it is twice the mean squared angle
+        atoms were known; from the moments of the fitted codes and from two halves of the samples (`halves`),
+        whichever is larger for an atom. With `whiten=True` it is twice the mean squared angle
         between atoms and truth, the error of the whitening included, and that of the principal directions if samples
         are reduced to some of them. Neighbours that are alike and samples that come again count as fewer samples.
     atom_error_ : array of shape (n_components_,)

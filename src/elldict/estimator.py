@@ -433,6 +433,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self._rest = backend.asarray(result.rest, dtype)
         self._rest_std, self._code_std = result.rest_std, backend.asarray(result.code_std, "float64")
         self._mixture, self._cleaning = result.mixture, result.cleaning
+        self._split_halves = result.split_halves
         for name in PLAIN_RESULTS:
             setattr(self, f"{name}_", getattr(result, name))
 

@@ -67,7 +67,9 @@ def fit_dictionary(
     _warn(late, stacklevel)
     result = make_result(estimate, order, errors.atoms, found.atoms, whitening, statistics)
     kept = tuple((category.__name__, message) for category, message in (*told, *late))
-    result = replace(result, n_passes=log.passes, history=found.history, warnings=kept)
+    result = replace(
+        result, n_passes=log.passes, history=found.history, warnings=kept, split_halves=errors.split_halves
+    )
     # a copy of the statistics, without the eigenvectors that were computed of them
     small = _keep_small(estimate, search.phases[-1].objective)
     return Fit(options, replace(statistics), small, order, result, errors.correlated)

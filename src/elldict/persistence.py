@@ -162,6 +162,7 @@ def pack_model(model: BaseEstimator) -> tuple[dict[str, Any], dict[str, NDArray[
         "refined_": model.refined_,
         "history_columns": HISTORY_COLUMNS,
         "warnings_": model.warnings_,
+        "split_halves": model._split_halves,
     }
     if hasattr(model, "feature_names_in_"):
         header["feature_names_in_"] = [str(name) for name in model.feature_names_in_]
@@ -207,6 +208,7 @@ def unpack_model(kind: type[Model], header: dict[str, Any], arrays: dict[str, ND
         raise ValueError(f"rest has shape {rest.shape} of {rest.dtype}, expected (any, {n}) of finite numbers")
     model._rest = rest
     model._code_std = _unpack_code_std(arrays, m) if "code_std" in arrays else None  # not in the first files
+    model._split_halves = header.get("split_halves", False) is True  # not in the first files
     model._mixture = _unpack_mixture(arrays) if "mixture_weights" in arrays else None
     model._cleaning = _unpack_cleaning(arrays, m, n) if "cleaning_numbers" in arrays else None
     model.history_ = list_iterations(arrays["history"], header["history_columns"])

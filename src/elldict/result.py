@@ -130,3 +130,4 @@ class FitResult:
     n_passes: float = 0.0
     history: tuple[Iteration, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()  # category and text of each
+    split_halves: bool = False  # errors include the comparison of fits to two halves

@@ -1,4 +1,4 @@
-"""What two fits to halves of the samples say about the error of atoms, where no law of codes explains the samples."""
+"""Estimate the error of atoms from fits to two halves of the samples."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from elldict.backend.base import Array
+from elldict.competing_bases import seek_competing_basis
 from elldict.data.halves import count_half_rows, split_alternately, take_half
 from elldict.estimation import Found, Options, Search
-from elldict.solver.law_tests import depend_on_each_other
 from elldict.solver.loop import FitLog
+from elldict.solver.schedule import is_exact_estimate
 
 Vector = NDArray[np.float64]
 
@@ -32,31 +33,25 @@ SEED = 20
 
 
 def needs_halves(found: Found, groups: NDArray[Any] | None) -> bool:
-    """Whether error bars that take codes, and samples, for independent ones may be too small.
+    """Whether to fit two halves: always, unless the answer is exact, the user declines, or the paper's method is run.
 
-    They are right for codes of any law, as long as these do not depend on each other. The power method of the paper is
-    left as it is, unless halves are asked for.
+    `solver="power"` is the paper's algorithm, which fits nothing else unless `halves=True` or groups ask for it.
     """
     estimate, options = found.estimate, found.search.options
-    if options.halves is False or estimate.stopped or int(estimate.A.shape[0]) < 2:
+    m, k = estimate.A.shape
+    if options.halves is False or estimate.stopped or m < 2:
         return False
-    if options.halves is True or groups is not None:
-        return True
-    if options.solver == "power":
+    if m < k:  # each half may find other atoms of the same dictionary, which is no error
         return False
-    if estimate.loudness is not None:
-        return True
-    if estimate.refined in ("bernoulli-gaussian", "sparse-corruption"):
-        return False
-    return depend_on_each_other(found.drawn, estimate.A)
+    asked = options.halves is True or groups is not None
+    return asked or (options.solver != "power" and not is_exact_estimate(estimate))
 
 
 def compare_halves(found: Found, groups: NDArray[Any] | None, log: FitLog) -> Vector | None:
-    """Error of each atom (m,) by how much fits to two halves of the samples differ; None if there are too few samples.
+    """Estimate the error of each atom (m,) from fits to two halves of the samples; None if there are too few samples.
 
-    A half has twice the variance of all samples: halves differ by four times the error of the fit, if both are near the
-    same maximum. Where they are at different ones, the fit, at one of them as well, is off by half of what they differ;
-    as all samples know more than a half, three eighths. Of halves that were fitted roughly, a third.
+    Each half has twice the variance of the whole, so halves that end near the same maximum differ by d, four times the
+    error of the whole. Halves that share nothing (d = 1) say that nothing is known. d / (4 - 3 d) is right at both ends.
     """
     search, estimate, m = found.search, found.estimate, len(found.atoms[0])
     samples, k = search.samples, int(estimate.A.shape[1])
@@ -70,11 +65,11 @@ def compare_halves(found: Found, groups: NDArray[Any] | None, log: FitLog) -> Ve
     rough, differ = ends[0].start is not None, measure_differences(found, ends)
     if rough and np.mean(differ) < AGREEMENT:
         ends = [fit_half(found, index, options, n, its_log, ends[n].start) for n, index in enumerate(indices)]
-        rough, differ = False, measure_differences(found, ends)
+        differ = measure_differences(found, ends)
     share = sum(map(len, indices)) / samples.n_samples
     log.passes += its_log.passes * share / 2
-    differ = differ * (share + (1 - share) * differ)  # chance is less in more samples, other maxima are not
-    return np.asarray(differ * (1 + differ / (3 if rough else 2)) / 4)
+    differ = differ * (share + (1 - share) * differ)  # chance shrinks with more samples, distance of maxima does not
+    return np.asarray(differ / (4 - 3 * differ))
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ def fit_half(
     rng = np.random.default_rng([SEED, number])
     if start is not None:
         return HalfFit(search.finish(start, found.estimate, rng, log).atoms[0], None)
-    half = search.run_like(found.estimate, rng, log)
+    half = seek_competing_basis(search.run_like(found.estimate, rng, log), log)
     return HalfFit(half.atoms[0], half.estimate.A if search.can_finish(found.estimate) else None)
 
 
@@ -106,11 +101,16 @@ def measure_differences(found: Found, halves: Sequence[HalfFit]) -> Vector:
     return np.asarray(1 - np.abs(np.sum(one * two, axis=1)) ** 4)
 
 
+def make_unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale each row to unit length, also where the squares of its entries would underflow or overflow."""
+    rows = rows / np.max(np.abs(rows), axis=1, keepdims=True)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
 def match_atoms(atoms: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each of the atoms (m, n) its partner among the others, of unit length; zeros if there is none."""
-    units = others / np.linalg.norm(others, axis=1, keepdims=True)
-    cosines = np.abs(atoms @ units.T) / np.linalg.norm(atoms, axis=1, keepdims=True)
-    first, second = linear_sum_assignment(-cosines)
+    units = make_unit_rows(others)
+    first, second = linear_sum_assignment(-np.abs(make_unit_rows(atoms) @ units.T))
     partners = np.zeros_like(atoms)
     partners[first] = units[second]
     return partners

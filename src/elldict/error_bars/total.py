@@ -24,14 +24,8 @@ from elldict.theory.error_bars import chance_score
 
 Vector = NDArray[np.float64]
 
-MIN_HALVES_RATIO = 1.3
-"""Ratio to the error bar of the formula from which that of halves counts: below, chance explains it."""
-
 MIN_SATURATED_RATIO, MIN_SATURATED = 0.5, 1e-4
 """Share of the error bar, and error, from which saturated features count."""
-
-LOST_ALONE = 0.9
-"""Error bar of the formula for independent codes above which an atom is lost, whatever halves say."""
 
 TOO_FEW_ERROR = 0.5
 """Error of atoms of no more samples than features, which are explained by many dictionaries."""
@@ -59,34 +53,12 @@ def estimate_errors(found: Found, groups: NDArray[Any] | None, log: Any) -> Erro
     formula = partial(estimate_atom_errors, estimate, whitening, statistics, correlated=correlated, least=least)
     atoms = formula(dependent=dependent, inflation=between.inflation)
     if by_halves is not None:
-        alone = formula(inflation=statistics.repeats)
-        atoms = _weigh_halves(by_halves[np.argsort(found.order)], atoms, alone, estimate, correlated)
+        atoms = np.maximum(atoms, by_halves[np.argsort(found.order)])
     if drawn.raw is not None and not exact:
         atoms = add_rounding_errors(atoms, to_numpy(drawn.raw[:, 0]))
     errors = Errors(atoms, dependent, correlated, drifts=between.drifts, inflation=between.inflation)
+    errors = replace(errors, split_halves=by_halves is not None)
     return _add_bias(errors, found, exact=exact)
-
-
-def _weigh_halves(
-    halves: Vector, atoms: Vector, alone: Vector, estimate: Estimate, correlated: Vector | None
-) -> Vector:
-    """Error bars (m,) by halves if they say more than formulas for `atoms`, or for samples that differ in loudness.
-
-    There formulas for codes that depend on each other say too much or too little, and halves more than what is said for
-    independent codes `alone`. Of errors that both halves have, as those of `correlated` codes, they know nothing. Atoms
-    that are lost `alone`, because their codes look Gaussian, stay so, and have no part in the comparison.
-    """
-    lost = alone > LOST_ALONE
-    if np.any(lost) and not np.all(lost):
-        known = ~lost
-        weighed, some = np.maximum(alone, halves), None if correlated is None else correlated[known]
-        weighed[known] = _weigh_halves(halves[known], atoms[known], alone[known], estimate, some)
-        return weighed
-    if estimate.loudness is None:
-        return np.maximum(atoms, halves) if np.mean(halves) > MIN_HALVES_RATIO * np.mean(atoms) else atoms
-    if np.mean(halves) <= MIN_HALVES_RATIO * np.mean(alone):
-        return alone
-    return halves if correlated is None else halves + correlated
 
 
 def _add_bias(errors: Errors, found: Found, *, exact: bool) -> Errors:

@@ -93,9 +93,9 @@ def _check_independence(model: Any, codes: Matrix) -> Check:
     found = f"the sizes of two codes have a correlation of {together:.2f}; independent ones have none"
     if together <= TOGETHER:
         return Check(name, found, doubted=False)
-    halves = model.halves is True or (model.halves == "auto" and model.solver == "auto")
-    counted = "count it, by fits to halves of the samples" if halves else "do not count all of it: set halves=True"
-    return Check(name, f"{found}. Error bars {counted}", doubted=True)
+    counted = "include" if model._split_halves else "do not include"
+    remedy = "" if model._split_halves else ": set halves=True"
+    return Check(name, f"{found}. Error bars {counted} a comparison of split halves{remedy}", doubted=True)
 
 
 def _check_orthogonality(model: Any) -> Check:
@@ -103,12 +103,13 @@ def _check_orthogonality(model: Any) -> Check:
     if not model.whiten:
         found = "the fit doubts it" if said else "atoms were sought at right angles, and codes do not contradict it"
     else:
-        found = "not assumed: samples were whitened"
+        found = "not assumed: X was whitened"
         cosines = _compare_atoms(read_atoms(model))
         if len(cosines) > 1:
             first, second = np.unravel_index(np.argmax(cosines), cosines.shape)
             found += f". The two atoms most alike, {first} and {second}, have a cosine of {np.max(cosines):.2f}"
-    return Check("Atoms are orthogonal, samples centred", found, doubted=bool(said), said=said)
+    name = "Mixing columns may be oblique" if model.whiten else "Atoms are orthogonal, samples centred"
+    return Check(name, found, doubted=bool(said), said=said)
 
 
 def _compare_atoms(atoms: Matrix) -> Matrix:

@@ -111,10 +111,14 @@ def describe_sureness(model: Any, checks: Sequence[Check]) -> list[str]:
     if model.expected_error_ < EXACT:
         lines = ["The fit states that all atoms are exact, to the rounding of the numbers."]
     else:
-        off = f"By its own account atoms are off by {format_angle(model.expected_error_)} in the mean."
-        some = f"{n_sure} of {m} are known to within {to_degrees(WITHIN):.2g} degrees"
-        rest = " and can be looked at one by one" if n_sure else ", so that none should be looked at on its own"
-        lines = [off, f"{some}{rest}."]
+        how = (
+            "two halves of the samples, fitted separately"
+            if model._split_halves
+            else "the codes; no halves were fitted"
+        )
+        off = f"Estimated mean error: {format_angle(model.expected_error_)}, from {how}."
+        some = f"{n_sure} of {m} atoms have an estimated error within {to_degrees(WITHIN):.2g} degrees"
+        lines = [off, f"{some}." if n_sure else f"{some}: do not interpret single atoms."]
     n_doubts = sum(check.doubted for check in checks)
     if n_doubts:
         lines.append(f"{n_doubts} of {len(checks)} assumptions are in doubt; each is named below, with what helps.")
