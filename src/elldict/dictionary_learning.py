@@ -70,9 +70,10 @@ class LpDictionaryLearning(LpEstimator):
         which drawn samples tell; never with solver 'power', nor with a refinement that was asked for. Atoms, codes,
         `density_`, `noise_std_` and `score` are those of samples as they are.
     halves : {'auto'} or bool, default='auto'
-        Whether to fit two halves of the samples as well, from scratch, and to include their difference in `atom_error_`.
+        Whether to fit two halves of the samples as well, from scratch, and include their difference in `atom_error_`.
         The halves are alternate blocks of 40 blocks of consecutive samples, or whole `groups`. True: always. 'auto':
-        unless the answer is exact, up to rounding; this about doubles the passes. With solver 'power' only if there are `groups`. False: never.
+        unless the answer is exact, up to rounding; this about doubles the passes. With solver 'power' only if there are
+        `groups`. False: never.
     center : bool, default=False
         Subtract the mean of the samples.
     whiten : bool or 'all', default=False

@@ -51,7 +51,8 @@ def compare_halves(found: Found, groups: NDArray[Any] | None, log: FitLog) -> Ve
     """Estimate the error of each atom (m,) from fits to two halves of the samples; None if there are too few samples.
 
     Each half has twice the variance of the whole, so halves that end near the same maximum differ by d, four times the
-    error of the whole. Halves that share nothing (d = 1) say that nothing is known. d / (4 - 3 d) is right at both ends.
+    error of the whole. Halves that share nothing (d = 1) say that nothing is known. d / (4 - 3 d) is right at both
+    ends.
     """
     search, estimate, m = found.search, found.estimate, len(found.atoms[0])
     samples, k = search.samples, int(estimate.A.shape[1])

@@ -16,7 +16,6 @@ from elldict.error_bars.codes import estimate_correlated_errors, estimate_depend
 from elldict.error_bars.halves import compare_halves, needs_halves
 from elldict.error_bars.samples import Dependence, measure_dependence
 from elldict.estimation import Found
-from elldict.result import Estimate
 from elldict.solver.evaluate import find_unidentifiable, score_sparsity
 from elldict.solver.rounding import add_rounding_errors
 from elldict.solver.schedule import is_exact_estimate
