@@ -1,9 +1,10 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`.
+# `make test PYTHON=python3.13` works in an environment of its own, .venv-3.13.
 PYTHON ?= python3
-VENV   ?= .venv
+VENV   ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN    := $(VENV)/bin
 
-.PHONY: install demo reproduce test test-slow coverage test-torch test-torch-slow test-cuda lint docs wheel measure bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: install demo reproduce test test-slow test-short test-browser coverage test-torch test-torch-slow test-cuda lint docs wheel measure bench bench-quick bench-basins bench-iteration bench-limit clean
 
 # Everything that `make test`, `make test-torch` and `make lint` need.
 install: $(VENV)/.torch
@@ -16,6 +17,15 @@ reproduce: $(VENV)/.reproduce
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+
+# A selection of a minute, for other versions of Python.
+test-short: $(VENV)/.test
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' \
+	  tests/test_promises.py tests/test_solver.py tests/test_estimator.py tests/test_model_file.py README.md
+
+# Reports and pages as Chromium shows them; without it these tests skip, here as in `make test`.
+test-browser: $(VENV)/.dev
+	$(BIN)/pytest -m 'browser and not slow'
 
 # What takes ten seconds and more, and the lines that tests reach: by a fourth slower.
 test-slow: $(VENV)/.dev
@@ -117,4 +127,4 @@ $(VENV)/.bench: $(VENV)/.dev
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/api docs/auto_examples .coverage .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* build dist docs/api docs/auto_examples .coverage .hypothesis .mypy_cache .ruff_cache

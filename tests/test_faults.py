@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from threadpoolctl import threadpool_limits
 
 from elldict import LpDictionaryLearning, LpICA
+from elldict.backend import host_kernels
 from elldict.data.dataset import ArrayDataset, tile_bounds
 from elldict.data.statistics import compute_statistics
 from elldict.datasets import make_bernoulli_gaussian
@@ -185,7 +186,9 @@ def test_fault_05_integers_are_not_copied_whole(rng):
         fit(X, max_iter=2)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert peak < 80e6  # five tiles of 4 MB for each core and a level of 32 MB; as float64 the samples are 160 MB
+    # five tiles of 4 MB for each core and a level of 32 MB; as float64 the samples are 160 MB
+    temporary = 0 if host_kernels.COMPILED else 40e6  # arrays of drawn samples, which compiled kernels do without
+    assert peak < 80e6 + temporary
 
 
 @pytest.mark.parametrize(

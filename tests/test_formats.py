@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.feather
 import pytest
 import safetensors.numpy
-import safetensors.torch
 import scipy.io
 
 from elldict import LpDictionaryLearning, open_samples
@@ -132,10 +131,11 @@ def test_every_format_gives_the_answer_of_the_array(X, in_memory, tmp_path, kind
 
 def test_bfloat16_tensors_and_shards_are_those_of_float32(X, tmp_path):
     torch = pytest.importorskip("torch")
+    save_file = pytest.importorskip("safetensors.torch").save_file
     tensor = torch.asarray(X.copy()).bfloat16()
     (tmp_path / "shards").mkdir()
     for number, part in enumerate(tensor.split(700)):
-        safetensors.torch.save_file({"acts": part.clone()}, tmp_path / "shards" / f"{number}.safetensors")
+        save_file({"acts": part.clone()}, tmp_path / "shards" / f"{number}.safetensors")
     samples = open_samples(f"{tmp_path / 'shards'}:acts")
     assert (samples.n_samples, samples.dtype) == (N_SAMPLES, "float32")
     np.testing.assert_array_equal(samples.take(np.arange(N_SAMPLES)), tensor.double().numpy())

@@ -339,6 +339,7 @@ HOST = """<!doctype html><iframe src="probed.html" style="width: 390px; height: 
 
 
 @pytest.mark.parametrize("name", ["clear_html", "doubtful_html"])
+@pytest.mark.browser
 def test_a_phone_shows_the_page_without_scrolling_sideways(name, tmp_path, request):
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:

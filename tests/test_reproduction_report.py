@@ -520,6 +520,7 @@ def seen(html, folder):
     return probed(html, folder, 1200)
 
 
+@pytest.mark.browser
 def test_a_browser_shows_the_page_without_a_complaint(seen):
     answers, console = seen
     assert ":CONSOLE" not in console
@@ -527,6 +528,7 @@ def test_a_browser_shows_the_page_without_a_complaint(seen):
     assert all(answers["images"])
 
 
+@pytest.mark.browser
 def test_tables_sort_both_ways(seen):
     answers, _ = seen
     assert answers["rising"] == sorted(answers["rising"])
@@ -534,6 +536,7 @@ def test_tables_sort_both_ways(seen):
     assert len(set(answers["rising"])) > 1
 
 
+@pytest.mark.browser
 def test_the_page_asks_the_network_for_nothing(seen):
     assert seen[0]["requests"] == []
 
@@ -552,11 +555,13 @@ addEventListener("load", () => {
 </script></body>"""
 
 
+@pytest.mark.browser
 def test_the_page_does_not_scroll_sideways_on_a_desk(seen):
     answers, _ = seen
     assert answers["scrollWidth"] <= answers["clientWidth"] <= 1200
 
 
+@pytest.mark.browser
 def test_nothing_leaves_the_screen_of_a_phone(html, folder):
     """In a frame: the window of a browser without a screen cannot be this narrow."""
     (folder / "report.html").write_text(html, encoding="utf-8")

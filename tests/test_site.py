@@ -61,6 +61,7 @@ def test_the_site_has_a_page_for_every_public_name_and_every_example(site):
 
 @pytest.mark.slow
 @pytest.mark.no_cover
+@pytest.mark.browser
 def test_no_page_scrolls_sideways_on_a_phone_or_asks_the_network(site):
     browser = find_browser()
     if browser is None:
@@ -70,6 +71,7 @@ def test_no_page_scrolls_sideways_on_a_phone_or_asks_the_network(site):
     assert [fault for seen in look(site, pages, browser) for fault in seen.faults] == []
 
 
+@pytest.mark.browser
 def test_the_browser_finds_what_is_wrong(tmp_path):
     browser = find_browser()
     if browser is None:
