@@ -100,6 +100,11 @@ bench-limit: $(VENV)/.dev
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Dependency groups need pip 25.1, which is newer than the pip of many a Python.
+$(VENV)/.pip: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet 'pip>=25.1'
+	@touch $@
+
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	@touch $@
@@ -108,17 +113,22 @@ $(VENV)/.reproduce: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[reproduce]'
 	@touch $@ $(VENV)/.demo
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@ $(VENV)/.demo $(VENV)/.reproduce $(VENV)/.docs
+$(VENV)/.dev: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[dask,files,mne,reproduce]' --group dev
+	@touch $(VENV)/.demo $(VENV)/.reproduce $(VENV)/.docs $(VENV)/.test
+	@$(BIN)/python -m pip list --format freeze >$@  # tests import nothing else at their top
+
+$(VENV)/.test: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[demo]' --group test
+	@touch $@ $(VENV)/.demo
 
 # Pinned, so that a new torch is met on purpose. A build without CUDA is enough, and a tenth of the size.
 $(VENV)/.torch: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet 'torch==2.13.0'
 	@touch $@
 
-$(VENV)/.docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+$(VENV)/.docs: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[demo,mne]' --group docs
 	@touch $@ $(VENV)/.demo
 
 # Peers that cannot be installed here are named by the benchmark and left out.

@@ -549,7 +549,7 @@ def test_demo_says_how_to_get_what_it_needs(ask, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else really_find(name))
     outcome = ask("demo")
     assert is_one_clear_line(outcome), outcome
-    assert "matplotlib and jinja2: pip install 'elldict[demo]'" in outcome.err
+    assert "matplotlib and jinja2: pip install '.[demo]' in a clone of elldict" in outcome.err
 
 
 def test_ctrl_c(ask, files, monkeypatch):

@@ -247,7 +247,7 @@ sys.modules["dask"] = None
 try:
     import elldict.data.dask
 except ImportError as error:
-    assert "pip install 'elldict[dask]'" in str(error), error
+    assert "pip install '.[dask]' in a clone of elldict" in str(error), error
 else:
     raise AssertionError("no error")
 """

@@ -505,13 +505,15 @@ def test_a_missing_package_is_named_with_its_extra(X, tmp_path, monkeypatch, mod
     path = (as_zarr if module == "zarr" else as_lists)(X, tmp_path)
     monkeypatch.setitem(sys.modules, module, None)
     package = module.partition(".")[0]
-    with pytest.raises(ImportError, match=rf"{package} is needed for this: pip install 'elldict\[files\]'"):
+    with pytest.raises(
+        ImportError, match=rf"{package} is needed for this: pip install '\.\[files\]' in a clone of elldict"
+    ):
         LpDictionaryLearning().fit(path)
 
 
 def test_a_client_without_dask_is_named_with_its_extra(X, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask", None)
-    with pytest.raises(ImportError, match=r"dask is needed for this: pip install 'elldict\[dask\]'"):
+    with pytest.raises(ImportError, match=r"dask is needed for this: pip install '\.\[dask\]' in a clone of elldict"):
         open_samples(as_npy(X, tmp_path), client=object())
 
 

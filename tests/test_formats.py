@@ -474,7 +474,7 @@ def test_a_missing_package_is_named_with_its_extra(X, tmp_path, monkeypatch, mod
     path = {"h5py": as_hdf5, "pyarrow": as_feather}[module](X, tmp_path)
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=rf"{module} is needed for this: pip install 'elldict\[files\]'"):
+    with pytest.raises(ImportError, match=rf"{module} is needed for this: pip install '\.\[files\]' in a clone"):
         open_samples(path)
 
 

@@ -170,15 +170,6 @@ def test_as_many_sources_as_there_are_is_no_reason_to_warn(X):
         assert LpICA(N_FEATURES, random_state=0).fit(X).n_components_ == N_FEATURES
 
 
-def test_reduction_is_not_announced(X, monkeypatch):
-    """LpDictionaryLearning says once in a FutureWarning that fewer components mean reduction; here they always did."""
-    monkeypatch.setattr("elldict.dictionary_learning.ANNOUNCED", [])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", FutureWarning)
-        LpICA(4, random_state=0).fit(X)
-
-
 # --- samples that are white already -----------------------------------------------------------------------------------
 
 

@@ -172,5 +172,5 @@ def test_mistakes_are_named(recording, monkeypatch):
     with pytest.raises(TypeError, match="fit_ica takes no method"):
         fit_ica(recording[0], method="picard")
     monkeypatch.setitem(sys.modules, "mne", None)
-    with pytest.raises(ImportError, match=r"elldict\[mne\]"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[mne\]' in a clone"):
         fit_ica(recording[0])

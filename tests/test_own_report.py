@@ -317,7 +317,7 @@ def test_the_command_writes_the_page(doubtful, tmp_path, capsys, monkeypatch):
 
 def test_without_the_packages_the_extra_is_named(clear, samples, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"jinja2 is needed .*elldict\[plot\]"):
+    with pytest.raises(ImportError, match=r"jinja2 is needed .*'\.\[plot\]' in a clone"):
         clear.report(samples)
 
 

@@ -131,7 +131,7 @@ def test_models_that_are_not_fitted_are_refused(samples):
 def test_without_matplotlib_the_extra_is_named(model, samples, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in (plot.atoms, plot.errors, plot.convergence, lambda model: plot.codes(model, samples)):
-        with pytest.raises(ImportError, match=r"matplotlib is needed .*elldict\[plot\]"):
+        with pytest.raises(ImportError, match=r"matplotlib is needed .*'\.\[plot\]' in a clone"):
             draw(model)
 
 

@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA, FastICA
 
 import elldict
-from elldict import LpDictionaryLearning, LpICA, dictionary_learning
+from elldict import LpDictionaryLearning, LpICA
 from elldict.data.dataset import ArrayDataset
 from elldict.data.statistics import compute_statistics
 from elldict.data.whitening import Whitening
@@ -18,7 +18,6 @@ from elldict.metrics import match_atoms
 from elldict.solver.directions import polar, random_orthonormal
 from elldict.theory.error_bars import subspace_errors
 
-pytestmark = pytest.mark.filterwarnings("ignore:Since version:FutureWarning")
 whole = pytest.mark.filterwarnings("ignore::elldict.exceptions.NotIdentifiableWarning")
 """Where atoms are sought in directions that hold nothing but noise as well, of which a fit warns."""
 
@@ -304,23 +303,6 @@ def test_models_are_saved(few, tmp_path):
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
-
-
-@whole
-@pytest.mark.filterwarnings("default:Since version:FutureWarning")
-def test_the_change_of_meaning_is_announced_once_and_only_where_there_is_one(few, monkeypatch):
-    monkeypatch.setattr(dictionary_learning, "ANNOUNCED", [])
-    for options in ({}, {"n_components": 10}, {"n_components": 4, "whiten": "all"}):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)
-            fit(few[0], **options)
-    with pytest.warns(FutureWarning, match="whiten='all' is what it meant before") as said:
-        fit(few[0], 4)
-    assert said[0].filename == __file__
-    for run in (lambda: fit(few[0], 4), lambda: fit(few[0], 3), lambda: fit(few[0], 4).partial_fit(few[0])):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)
-            run()
 
 
 @pytest.mark.parametrize("whiten", [False, "all"])

@@ -98,12 +98,8 @@ def run_case(case: Case) -> Record:
 
 
 def describe_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
-    """Category and first words of each; that `whiten` has changed its meaning says nothing of the samples."""
-    return [
-        f"{each.category.__name__}: {' '.join(str(each.message).split()[:FIRST_WORDS])}"
-        for each in caught
-        if not issubclass(each.category, FutureWarning)
-    ]
+    """Category and first words of each."""
+    return [f"{each.category.__name__}: {' '.join(str(each.message).split()[:FIRST_WORDS])}" for each in caught]
 
 
 def compare(row: dict[str, Any]) -> Comparison:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -17,14 +16,6 @@ from elldict.estimator import MIN_TOL, LpEstimator
 from elldict.validation import check_exponents, check_refinement
 
 __all__ = ["LpDictionaryLearning"]
-
-REDUCTION = (
-    "Since version 0.1.0, whiten=True with n_components below the rank of X first reduces X to its n_components "
-    "principal directions of largest variance, and learns atoms there, as FastICA does. whiten='all' is what it meant "
-    "before: n_components atoms, sought in all directions in which X varies. This is said once."
-)
-ANNOUNCED: list[str] = []
-"""What has been said to this process and need not be said again."""
 
 
 class LpDictionaryLearning(LpEstimator):
@@ -289,12 +280,6 @@ class LpDictionaryLearning(LpEstimator):
             alpha=self.transform_alpha,
             n_nonzero=n_nonzero,
         )
-
-    def _announce_reduction(self, stacklevel: int) -> None:
-        """Say once in a process that whiten=True means something else than it did: here it makes a difference."""
-        if not ANNOUNCED:
-            warnings.warn(REDUCTION, FutureWarning, stacklevel=stacklevel)
-            ANNOUNCED.append(REDUCTION)
 
     def _name_rows(self, atoms: Array, unmixing: Array, mean: Array) -> None:
         self.components_, self.unmixing_, self.mean_ = atoms, unmixing, mean

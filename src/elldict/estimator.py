@@ -28,7 +28,7 @@ from elldict.data.halves import check_groups
 from elldict.data.weighted import WeightedDataset, check_weights, weigh
 from elldict.denoising import CodeLaw, PosteriorMean, Rebuilt
 from elldict.estimation import Options
-from elldict.fit import Fit, fit_dictionary
+from elldict.fit import fit_dictionary
 from elldict.online import State, add_batch, count_seen
 from elldict.persistence import pack_model, write
 from elldict.progress import progress_bar
@@ -156,8 +156,6 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             if self.verbose:
                 log.callback = stack.enter_context(progress_bar(f"l_{self.p}", self.tol, log.callback))
             fit = fit_dictionary(samples, options, rng, log, stacklevel=4, groups=labels)
-        if options.whiten is True and len(fit.result.rest):
-            self._announce_reduction(stacklevel=5)
         self._state: State = replace(fit, weight_unit=weight_unit)
         self.n_samples_seen_ = samples.n_samples
         self._keep(fit.result, given.backend, samples.dtype)
@@ -211,8 +209,6 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         weights = check_weights(sample_weight, samples.n_samples)
         rng = check_rng(self.random_state, stream=1)
         state, result = add_batch(state, samples, self._options(), self.half_life, rng, stacklevel=4, weights=weights)
-        if isinstance(state, Fit) and state.options.whiten is True and len(result.rest):
-            self._announce_reduction(stacklevel=5)
         self._state, self.n_samples_seen_ = state, count_seen(state)
         self._keep(result, samples.backend, samples.dtype)
 
@@ -449,9 +445,6 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _options(self) -> Options:
         """Parameters of a fit, checked."""
         raise NotImplementedError
-
-    def _announce_reduction(self, stacklevel: int) -> None:
-        """Say that samples were reduced, where nobody would expect it."""
 
     def _coder(self) -> tuple[Array, coding.Rule]:
         """Rows for the linear codes, and what is done with them."""

@@ -120,7 +120,7 @@ def _import_mne() -> Any:
     try:
         import mne  # noqa: PLC0415  optional
     except ImportError as error:
-        raise ImportError("elldict.mne needs MNE-Python: pip install 'elldict[mne]'") from error
+        raise ImportError("elldict.mne needs MNE-Python: pip install '.[mne]' in a clone of elldict") from error
     return mne
 
 

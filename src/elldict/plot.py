@@ -1,7 +1,7 @@
 """Plots of fitted models: atoms, their errors, how the fit converged, codes, stability; and of rotated loadings.
 
 Each function draws into `ax`, or into a figure of its own, and returns the axes. Nothing is shown and no setting of
-matplotlib is changed. Needs ``elldict[plot]``.
+matplotlib is changed. Needs the extra ``plot``.
 """
 
 from __future__ import annotations

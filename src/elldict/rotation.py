@@ -335,7 +335,7 @@ def _check_criterion(criterion: Any) -> Lp:
 
 def _check_numbers(*, n_init: Any, max_iter: Any, tol: Any) -> None:
     for name, value in (("n_init", n_init), ("max_iter", max_iter)):
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise ValueError(f"{name}={value!r}, expected a whole number of at least 1.")
     if not isinstance(tol, Real) or not 0 < float(tol) < 1:
         raise ValueError(f"tol={tol!r}, expected an angle in radians between 0 and 1.")

@@ -306,7 +306,7 @@ def _check_path(n_components: Any) -> tuple[int | None, ...]:
     if n_components is None:
         return (None,)
     numbers = tuple(n_components) if np.iterable(n_components) else (n_components,)
-    whole = all(isinstance(k, Integral) and not isinstance(k, bool) and int(k) >= 1 for k in numbers)
+    whole = all(not isinstance(k, bool) and isinstance(k, Integral) and int(k) >= 1 for k in numbers)
     if not numbers or not whole or len(set(numbers)) < len(numbers):
         raise ValueError(f"n_components={n_components!r}, expected a number of atoms or several different ones, >= 1.")
     return tuple(int(k) for k in numbers)
@@ -317,7 +317,7 @@ def _check_blocks(blocks: Any, samples: Any) -> int:
     if isinstance(blocks, str) and blocks == "auto":
         return choose_block_rows(samples)
     most = samples.n_samples // 2
-    if not isinstance(blocks, Integral) or isinstance(blocks, bool) or not 1 <= int(blocks) <= most:
+    if isinstance(blocks, bool) or not isinstance(blocks, Integral) or not 1 <= int(blocks) <= most:
         raise ValueError(f"blocks={blocks!r}, expected 'auto' or a number of samples from 1 to {most}, half of X.")
     return int(blocks)
 

@@ -288,7 +288,7 @@ def check_exponents(p: Any, solver: str = "auto") -> tuple[float, ...]:
     given = tuple(p) if isinstance(p, (tuple, list)) else (p,)
     exponents: list[float] = []
     for q in given:
-        in_range = isinstance(q, Real) and not isinstance(q, bool) and float(q) != 2
+        in_range = not isinstance(q, bool) and isinstance(q, Real) and float(q) != 2
         if not in_range or not 0 < float(q) < (exponents[-1] if exponents else np.inf):
             exponents = []
             break

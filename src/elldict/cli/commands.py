@@ -337,7 +337,7 @@ def _require_page_packages(what: str, extra: str) -> None:
     """Say which packages are missing before the work starts."""
     missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
     if missing:
-        raise MistakeError(f"{what} needs {' and '.join(missing)}: pip install 'elldict[{extra}]'")
+        raise MistakeError(f"{what} needs {' and '.join(missing)}: pip install '.[{extra}]' in a clone of elldict")
 
 
 def _parse_shape(text: str | None) -> tuple[int, ...] | None:

@@ -14,7 +14,9 @@ try:
     import dask
     import dask.array
 except ModuleNotFoundError as error:
-    raise ImportError(f"Samples on a cluster need dask ({error}): pip install 'elldict[dask]'") from error
+    raise ImportError(
+        f"Samples on a cluster need dask ({error}): pip install '.[dask]' in a clone of elldict"
+    ) from error
 import numpy as np
 from numpy.typing import NDArray
 

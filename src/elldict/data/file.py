@@ -46,7 +46,8 @@ def import_optional(module: str, extra: str) -> Any:
         package = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
             raise  # it is there, and lacks something itself
-        raise ImportError(f"{package} is needed for this: pip install 'elldict[{extra}]'", name=package) from error
+        message = f"{package} is needed for this: pip install '.[{extra}]' in a clone of elldict"
+        raise ImportError(message, name=package) from error
 
 
 class Reader(Described, Protocol):

@@ -1,1 +1,1 @@
-"""Plots and pages about results: compute, draw, render. Needs the extra ``elldict[demo]``."""
+"""Plots and pages about results: compute, draw, render. Needs the extra ``demo``."""
