@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skimage import data
 
 from elldict import LpICA
-from elldict.report.style import LIGHT
+from elldict._old.report.style import LIGHT
 from experiments import BENCHMARK_RESULTS, IMAGES
 from experiments.benchmarks.real.__main__ import read_sets
 from experiments.harness.store import Store

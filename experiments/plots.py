@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 from elldict import LpDictionaryLearning, plot
-from elldict.report.style import LIGHT
+from elldict._old.report.style import LIGHT
 from experiments import IMAGES
 
 DPI = 100

@@ -1,10 +1,10 @@
-"""The house: arrows point one way, rooms can be entered alone, public names are documented."""
+"""Who may import whom while an old package and a new one are side by side; public names are documented."""
 
 import ast
-import importlib.util
 import inspect
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,93 +13,76 @@ from numpydoc.validate import validate
 import elldict
 
 ROOT = Path(elldict.__file__).parent
-FLOORS = [  # a module may import from floors below its own, and from its own floor where no cycle arises
-    {"backend", "theory", "exceptions", "atomic"},
-    {"data", "record_file"},
-    {"solver", "result"},
-    {
-        "diagnostics",
-        "validation",
-        "denoising",
-        "transform",
-        "checkpoint",
-        "persistence",
-        "progress",
-        "summary",
-        "rotation_result",
-    },
-    {"datasets", "metrics", "estimation", "competing_bases", "error_bars", "fit", "online", "split_fits"},
-    {"dictionary_learning", "estimator", "ica", "models", "rotation"},
-    {"axes", "mne", "plot", "report", "stable_atoms"},
-    {"cli", "__main__"},
-]
+OLD = ROOT / "_old"
+TESTS = Path(__file__).parent
+BOUNDARY = {"__init__.py", "cli.py", "mne.py", "plot.py", "rotation.py"}
+"""Files of the new package that may import the old one: public names, and modules that are there for them alone."""
 
 
-def modules():
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        yield ".".join(part for part in parts if part != "__init__"), path
+def find_sources():
+    """Files of the new package."""
+    return [path for path in sorted(ROOT.rglob("*.py")) if not path.is_relative_to(OLD)]
 
 
-def imports_of(path):
-    """Modules of the package that a file imports, wherever it does."""
-    known = {name for name, _ in modules()}
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "elldict":
-            base = node.module.removeprefix("elldict").lstrip(".")
-            for alias in node.names:
-                inner = f"{base}.{alias.name}".lstrip(".")
-                yield inner if inner in known else base
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "elldict":
-                    yield alias.name.removeprefix("elldict").lstrip(".")
+def list_imports(node, *, only_at_import=False):
+    """Names of all modules that are imported within a part of a file; or of those that importing the file imports."""
+    for inner in ast.iter_child_nodes(node):
+        if only_at_import and (is_function(inner) or is_for_types(inner)):
+            continue
+        if isinstance(inner, ast.Import):
+            yield from (alias.name for alias in inner.names)
+        if isinstance(inner, ast.ImportFrom) and inner.module and not inner.level:
+            yield inner.module
+            yield from (f"{inner.module}.{alias.name}" for alias in inner.names)
+        yield from list_imports(inner, only_at_import=only_at_import)
 
 
-def floor_of(name):
-    for number, rooms in enumerate(FLOORS):
-        if any(name == room or name.startswith(f"{room}.") for room in rooms):
-            return number
-    raise AssertionError(f"{name} has no place in the house: give it a floor in this test")
+def is_function(node):
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
 
 
-@pytest.mark.parametrize(("name", "path"), [pair for pair in modules() if pair[0] not in ("", "solver")])
-def test_arrows_point_down(name, path):
-    for target in imports_of(path):
-        if target:
-            assert floor_of(target) <= floor_of(name), f"{name} imports {target}"
+def is_for_types(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def names_the_old_package(path):
+    source = path.read_text(encoding="utf-8")
+    imported = any(f"{name}.".startswith("elldict._old.") for name in list_imports(ast.parse(source)))
+    return imported or "elldict._old" in source  # a name that is imported as a string
+
+
+@pytest.mark.parametrize("path", find_sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_new_module_does_not_know_the_old_package(path):
+    if path.relative_to(ROOT).as_posix() not in BOUNDARY:
+        assert not names_the_old_package(path)
+
+
+def test_new_tests_know_the_old_package_through_experiments_only():
+    for path in sorted(TESTS.rglob("*.py")):
+        if path.is_relative_to(TESTS / "_old") or path == Path(__file__):
+            continue
+        imported = set(list_imports(ast.parse(path.read_text(encoding="utf-8"))))
+        of_experiments = any(name.split(".")[0] == "experiments" for name in imported)
+        assert of_experiments or not any(f"{name}.".startswith("elldict._old.") for name in imported), path
+        assert not any(f"{name}.".startswith("tests._old.") for name in imported), path
+
+
+@pytest.mark.parametrize("path", find_sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_new_module_imports_no_optional_dependency_before_it_is_needed(path):
+    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = {requirement.split(">")[0].replace("-", "_") for requirement in project["dependencies"]}
+    known = {*sys.stdlib_module_names, *required, "sklearn", "elldict"}
+    imported = list_imports(ast.parse(path.read_text(encoding="utf-8")), only_at_import=True)
+    assert {name.split(".")[0] for name in imported} <= known
 
 
 def test_the_package_does_not_know_the_experiments():
     """They are not installed with it."""
-    for _, path in modules():
+    for path in (*find_sources(), *OLD.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not any(name.split(".")[0] == "experiments" for name in names), path
-
-
-def test_shared_code_does_not_read_components():
-    """What one estimator calls components_ makes samples, what another calls so makes codes."""
-    for name, path in modules():
-        if name not in ("dictionary_learning", "estimator", "ica"):
-            read = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
-            assert not any(node.attr == "components_" for node in read), f"{name}: use mixing_ or unmixing_"
-
-
-def test_no_cycles():
-    graph = {name: set(imports_of(path)) - {name, ""} for name, path in modules() if name}
-    done = set()
-
-    def visit(name, road):
-        assert name not in road, f"cycle: {' -> '.join([*road, name])}"
-        if name not in done:
-            for target in graph.get(name, ()):
-                visit(target, [*road, name])
-            done.add(name)
-
-    for name in graph:
-        visit(name, [])
 
 
 def run_python(script):
@@ -135,18 +118,6 @@ def test_help_does_not_wait_for_scikit_learn():
 import sys
 import elldict.cli
 assert "sklearn" not in sys.modules and "scipy" not in sys.modules
-""")
-
-
-def test_every_module_can_be_imported_first():
-    without = {"backend.triton_kernels"} if importlib.util.find_spec("triton") is None else set()
-    names = [f"elldict.{name}" for name, _ in modules() if name and name not in without]
-    run_python(f"""
-import importlib, sys
-for name in {names}:
-    for loaded in [m for m in sys.modules if m.startswith("elldict")]:
-        del sys.modules[loaded]
-    importlib.import_module(name)
 """)
 
 

@@ -73,7 +73,7 @@ def test_the_campaign_tells_what_is_wrong(way, tmp_path, monkeypatch):
 
 
 class TestFaults:
-    """Without clusters, which tests/test_cluster.py kills workers of."""
+    """Without clusters, which tests/_old/test_cluster.py kills workers of."""
 
     def test_after_faults_fits_end_as_undisturbed_ones(self, tmp_path):
         found = dict(faults.run(tmp_path, 0, list(range(len(FAULTS))), tuple(FAULTS), ("default",)))

@@ -1,6 +1,5 @@
 """Test modules import at their top only what `make test` installs; anything else is skipped where it is missing."""
 
-import ast
 import json
 import subprocess
 import sys

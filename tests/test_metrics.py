@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.stats import ortho_group
 
 from elldict import metrics
-from elldict.solver.directions import random_orthonormal
 
 
 @pytest.fixture
 def shuffled(rng):
     """A dictionary, and its atoms in another order with other signs."""
-    dictionary = random_orthonormal(7, 7, rng)
+    dictionary = ortho_group.rvs(7, random_state=rng)
     order, signs = rng.permutation(7), rng.choice([-1.0, 1.0], 7)
     return dictionary, signs[:, None] * dictionary[order], order, signs
 

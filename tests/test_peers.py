@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
+from elldict._old.solver.directions import random_orthonormal
 from elldict.metrics import match_atoms
-from elldict.solver.directions import random_orthonormal
 from experiments import peers
 from experiments.peers.manifolds import SmoothedL1, riemannian_step
 from experiments.peers.orthonormal import keep_largest

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from matplotlib.colors import to_hex
-from reproduction_results import QUICK, results_of
 
-from elldict.report.style import DARK, LIGHT
+from elldict._old.report.style import DARK, LIGHT
 from experiments.reproduction.catalogue import EXPERIMENTS
 from experiments.reproduction.report.looks import LOOKS, NAMES, variables
 from experiments.reproduction.tables.recovery_picture import with_gaps
+from tests.reproduction_results import QUICK, results_of
 
 WITHOUT_SAMPLES = {"figure2", "figure3", "figure4"}
 """Geometry, and runs on expectations: what elldict does beyond the power method needs samples."""

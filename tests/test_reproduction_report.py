@@ -16,9 +16,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from reproduction_results import MADE, QUICK, plausible, results_of, stored_cells
-
-from elldict.report.style import DARK, LIGHT
+from elldict._old.report.style import DARK, LIGHT
 from experiments.harness.store import DONE, FAILED, Record, Store
 from experiments.reproduction import command as cli
 from experiments.reproduction import paper
@@ -34,6 +32,7 @@ from experiments.reproduction.report import words
 from experiments.reproduction.report.page import Made, render, write_pictures
 from experiments.reproduction.results import Results
 from experiments.reproduction.tables import recovery_claims, recovery_table, table1, table2
+from tests.reproduction_results import MADE, QUICK, plausible, results_of, stored_cells
 
 FULL = Size(full=True, trials=2, source=Source.of(None))
 ONE = Size(full=True, trials=1, source=Source.of(None))

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from elldict._old.solver.directions import random_orthonormal
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.directions import random_orthonormal
 from experiments.reproduction import images
 from experiments.reproduction.cells import METHODS, make_cell
 from experiments.reproduction.figures.figure3 import Run, population_cell

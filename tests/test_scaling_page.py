@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
-from elldict.data import dataset as base
-from elldict.data.npy import open_npy
+from elldict._old.data import dataset as base
+from elldict._old.data.npy import open_npy
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.scaling import tables
 from experiments.harness.store import Store

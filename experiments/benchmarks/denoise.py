@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.fft import dctn, idctn
 
 from elldict import LpDictionaryLearning
-from elldict.report.style import LIGHT
+from elldict._old.report.style import LIGHT
 from experiments import IMAGES
 
 PICTURE = IMAGES / "clean.png"

@@ -27,14 +27,14 @@ import numpy as np
 
 import elldict
 from elldict import LpDictionaryLearning
-from elldict.backend.threads import one_blas_thread
-from elldict.data.dataset import Dataset
-from elldict.data.statistics import compute_statistics
-from elldict.data.whitening import Whitening
+from elldict._old.backend.threads import one_blas_thread
+from elldict._old.data.dataset import Dataset
+from elldict._old.data.statistics import compute_statistics
+from elldict._old.data.whitening import Whitening
+from elldict._old.solver.directions import random_orthonormal
+from elldict._old.solver.evaluate import evaluate
+from elldict._old.solver.objective import Lp, Quantities
 from elldict.metrics import recovery_error
-from elldict.solver.directions import random_orthonormal
-from elldict.solver.evaluate import evaluate
-from elldict.solver.objective import Lp, Quantities
 from elldict.theory import cramer_rao_bound
 from experiments import ROOT
 

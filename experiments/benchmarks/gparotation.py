@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import elldict
-from elldict.solver.directions import random_orthonormal
+from elldict._old.solver.directions import random_orthonormal
 from experiments import BENCHMARK_RESULTS
 from experiments.harness.store import DONE, Record, Store
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition._factor_analysis import _ortho_rotation
 
 from elldict import rotate
-from elldict.backend.threads import one_blas_thread
-from elldict.solver.directions import random_orthonormal
+from elldict._old.backend.threads import one_blas_thread
+from elldict._old.solver.directions import random_orthonormal
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.real.sets import read_array
 from experiments.harness.machine import made_by

@@ -23,9 +23,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from elldict import LpDictionaryLearning
+from elldict._old.report.style import LIGHT
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.report.style import LIGHT
 from elldict.theory import cramer_rao_bound, expected_error
 from experiments import IMAGES, ROOT
 

@@ -28,8 +28,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import NMF, PCA, FastICA, MiniBatchDictionaryLearning
 
 from elldict import LpDictionaryLearning, LpICA
-from elldict.report.style import LIGHT
-from elldict.solver.directions import random_orthonormal
+from elldict._old.report.style import LIGHT
+from elldict._old.solver.directions import random_orthonormal
 from experiments import IMAGES
 
 Matrix = NDArray[np.float64]

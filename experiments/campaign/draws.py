@@ -14,8 +14,8 @@ import numpy as np
 from scipy.linalg import expm
 
 from elldict import LpDictionaryLearning, LpICA
+from elldict._old.solver.directions import random_orthonormal
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.solver.directions import random_orthonormal
 from experiments.campaign import laws
 from experiments.campaign.laws import Matrix, Rng
 

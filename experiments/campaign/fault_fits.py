@@ -21,15 +21,16 @@ from unittest import mock
 
 import numpy as np
 
-from elldict import LpDictionaryLearning, atomic
-from elldict import persistence as model_file
+from elldict import LpDictionaryLearning
+from elldict._old import atomic
+from elldict._old import persistence as model_file
+from elldict._old.data.npy import RawReader
+from elldict._old.data.parquet import ParquetReader
+from elldict._old.data.zarr import ZarrReader
+from elldict._old.record_file import RecordFile
+from elldict._old.solver.evaluate import EvaluationKernel
 from elldict.cli import main as run_command
-from elldict.data.npy import RawReader
-from elldict.data.parquet import ParquetReader
-from elldict.data.zarr import ZarrReader
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.record_file import RecordFile
-from elldict.solver.evaluate import EvaluationKernel
 from experiments.campaign.sample_kinds import write_parquet, write_zarr
 from experiments.harness.pool import THREAD_LIMITS
 

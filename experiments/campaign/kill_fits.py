@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from elldict import persistence as model_file
+from elldict._old import persistence as model_file
+from elldict._old.record_file import RecordFile
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.record_file import RecordFile
 
 FIT = """
 import json, sys
 from elldict import LpDictionaryLearning
-from elldict import checkpoint as checkpoints
-from elldict.record_file import RecordFile
+from elldict._old import checkpoint as checkpoints
+from elldict._old.record_file import RecordFile
 data, checkpoint, output, resume, most_bytes, options = sys.argv[1:]
 import numpy as np
 checkpoints.MAX_PHASE_BYTES = int(most_bytes)

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from elldict.report.style import LIGHT
+from elldict._old.report.style import LIGHT
 from experiments import IMAGES
 from experiments.campaign.fits import EXACT, Comparison
 from experiments.harness.axes import quiet

@@ -19,8 +19,8 @@ import numpy as np
 
 import elldict
 from elldict import LpDictionaryLearning, LpICA
-from elldict.persistence import pack_model
-from elldict.record_file import RecordFile, _add_to_checksum
+from elldict._old.persistence import pack_model
+from elldict._old.record_file import RecordFile, _add_to_checksum
 from experiments.campaign.damage import Rng, damage_bytes, damage_json, damage_npy_header, damage_values
 from experiments.campaign.original import (
     Damaged,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from elldict.report.style import LIGHT, Palette
+from elldict._old.report.style import LIGHT, Palette
 
 
 def quiet(axes: Axes, palette: Palette = LIGHT) -> Axes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from elldict.atomic import write_atomically
+from elldict._old.atomic import write_atomically
 
 DONE, FAILED = "done", "failed"
 

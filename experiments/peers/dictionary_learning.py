@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.decomposition import MiniBatchDictionaryLearning
 
-from elldict.validation import check_rng
+from elldict._old.validation import check_rng
 from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer, required
 

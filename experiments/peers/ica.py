@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn import decomposition
 
-from elldict.solver.directions import polar
+from elldict._old.solver.directions import polar
 from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer, required
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from elldict.solver.directions import random_orthonormal
-from elldict.validation import check_rng
+from elldict._old.solver.directions import random_orthonormal
+from elldict._old.validation import check_rng
 from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer, required
 

@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 from sklearn import decomposition
 
 from elldict import LpDictionaryLearning
-from elldict.solver.directions import polar
+from elldict._old.solver.directions import polar
 from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer
 

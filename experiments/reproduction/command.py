@@ -18,10 +18,10 @@ import rich.progress
 import typer
 from rich.console import Console
 
-from elldict.atomic import write_atomically
-from elldict.cli.errors import MistakeError
-from elldict.cli.printing import describe_file, print_line
-from elldict.data.gpu_stream import find_device
+from elldict._old.atomic import write_atomically
+from elldict._old.cli.errors import MistakeError
+from elldict._old.cli.printing import describe_file, print_line
+from elldict._old.data.gpu_stream import find_device
 from experiments.harness.store import DONE, FAILED, Store, StoreError
 from experiments.reproduction.catalogue import EXPERIMENTS
 from experiments.reproduction.cells import Cell

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from matplotlib.figure import Figure
 
-from elldict.report.style import Palette
+from elldict._old.report.style import Palette
 from experiments.reproduction.cells import Cell
 from experiments.reproduction.images import Source
 from experiments.reproduction.report.words import duration

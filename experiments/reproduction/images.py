@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import fetch_openml, get_data_home, load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from elldict.atomic import write_atomically
+from elldict._old.atomic import write_atomically
 from experiments.peers.orthonormal import keep_largest
 from experiments.reproduction.cells import METHODS, Cell
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.backend.base import Array, to_numpy
-from elldict.data.gpu_stream import find_device
+from elldict._old.backend.base import Array, to_numpy
+from elldict._old.data.gpu_stream import find_device
+from elldict._old.solver.directions import random_orthonormal
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import frobenius_error, sphere_error
-from elldict.solver.directions import random_orthonormal
 from elldict.theory import population_gradient, population_step
 from experiments.peers.manifolds import riemannian_step
 from experiments.reproduction import images

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elldict import datasets, exceptions, metrics, mne, plot, theory
-    from elldict.axes import Axes, describe_axes
-    from elldict.data.open import open_samples
-    from elldict.dictionary_learning import LpDictionaryLearning
-    from elldict.ica import LpICA
-    from elldict.models import load
-    from elldict.result import Iteration
-    from elldict.rotation import Rotation, Rotator, rotate
-    from elldict.stable_atoms import Stability, stability
+    from elldict._old.axes import Axes, describe_axes
+    from elldict._old.data.open import open_samples
+    from elldict._old.dictionary_learning import LpDictionaryLearning
+    from elldict._old.ica import LpICA
+    from elldict._old.models import load
+    from elldict._old.result import Iteration
+    from elldict._old.rotation import Rotation, Rotator, rotate
+    from elldict._old.stable_atoms import Stability, stability
 
 __version__ = "0.1.0"
 
@@ -40,18 +40,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Axes": "axes",
-    "Iteration": "result",
-    "LpDictionaryLearning": "dictionary_learning",
-    "LpICA": "ica",
-    "Rotation": "rotation",
-    "Rotator": "rotation",
-    "Stability": "stable_atoms",
-    "describe_axes": "axes",
-    "load": "models",
-    "open_samples": "data.open",
-    "rotate": "rotation",
-    "stability": "stable_atoms",
+    "Axes": "_old.axes",
+    "Iteration": "_old.result",
+    "LpDictionaryLearning": "_old.dictionary_learning",
+    "LpICA": "_old.ica",
+    "Rotation": "_old.rotation",
+    "Rotator": "_old.rotation",
+    "Stability": "_old.stable_atoms",
+    "describe_axes": "_old.axes",
+    "load": "_old.models",
+    "open_samples": "_old.data.open",
+    "rotate": "_old.rotation",
+    "stability": "_old.stable_atoms",
 }
 
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-
-from elldict.solver.directions import random_orthonormal
-from elldict.validation import check_rng
+from sklearn.utils import check_random_state
 
 __all__ = ["make_bernoulli_gaussian"]
 
@@ -79,13 +77,13 @@ def make_bernoulli_gaussian(
     real: Any = np.dtype(dtype)
     if real not in (np.float32, np.float64):
         raise ValueError(f"dtype={real}: expected float32 or float64.")
-    rng = check_rng(random_state, stream=0)
+    rng = _make_generator(random_state)
     shape = (n_samples, n_features)
-    dictionary = random_orthonormal(n_features, n_features, rng)
+    dictionary = _draw_orthonormal(n_features, rng)
     if not orthogonal:
         values = np.geomspace(1.0, 1.0 / condition_number, n_features)  # singular ones, of unit mean square
         values /= np.sqrt(np.mean(values**2))
-        dictionary = random_orthonormal(n_features, n_features, rng) @ (values[:, None] * dictionary)
+        dictionary = _draw_orthonormal(n_features, rng) @ (values[:, None] * dictionary)
     dictionary = dictionary.astype(real)
     codes = rng.standard_normal(shape, dtype=real)
     codes *= rng.random(shape, dtype=np.float32) < density
@@ -96,3 +94,19 @@ def make_bernoulli_gaussian(
         hit = rng.random(shape, dtype=np.float32) < corruption_rate
         X += real.type(corruption) * hit * rng.choice(np.array([-1, 1], dtype=np.int8), shape)
     return X, dictionary, codes
+
+
+def _make_generator(random_state: Any) -> np.random.Generator:
+    """Make a generator from what scikit-learn's users pass as random_state, or take one as it is."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        # a stream of its own: a fit with the same seed would otherwise start at the dictionary that it is to find
+        return np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(0,)))
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def _draw_orthonormal(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw an orthogonal matrix (n, n) of uniform (Haar) distribution."""
+    U, _, Vt = np.linalg.svd(rng.standard_normal((n, n)), full_matrices=False)
+    return np.asarray(U @ Vt)

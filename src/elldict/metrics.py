@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from elldict.backend.base import Array, to_numpy
-
 __all__ = ["AtomMatch", "frobenius_error", "match_atoms", "recovery_error", "sphere_error"]
+
+Array = Any
+"""An array of any library that follows the array API standard."""
 
 
 class AtomMatch(NamedTuple):
@@ -138,16 +140,16 @@ def sphere_error(atom: Array, dictionary: Array) -> float:
     >>> sphere_error([0.0, -1.0], [[1.0, 0.0], [0.0, 1.0]])
     0.0
     """
-    a, D = _checked_pair(np.atleast_2d(to_numpy(atom)), dictionary)
+    a, D = _checked_pair(np.atleast_2d(_to_numpy(atom)), dictionary)
     if len(a) != 1:
         raise ValueError(f"atom has shape {a.shape}, expected one atom. Use frobenius_error for several.")
     return float(np.min(np.linalg.norm(np.vstack([D - a, D + a]), axis=1)))
 
 
 def _checked_pair(components: Array, dictionary: Array) -> tuple[NDArray[Any], NDArray[Any]]:
-    if any(np.iscomplexobj(to_numpy(array)) for array in (components, dictionary)):
+    if any(np.iscomplexobj(_to_numpy(array)) for array in (components, dictionary)):
         raise ValueError("Complex atoms given, expected real ones.")
-    A, D = (np.asarray(to_numpy(array), dtype=np.float64) for array in (components, dictionary))
+    A, D = (np.asarray(_to_numpy(array), dtype=np.float64) for array in (components, dictionary))
     if A.ndim != 2 or D.ndim != 2 or A.shape[1] != D.shape[1] or not 1 <= len(A) <= len(D):
         raise ValueError(
             f"components of shape {A.shape} and dictionary of shape {D.shape}: expected (m, n) and (k, n) with k >= m. "
@@ -164,3 +166,14 @@ def _unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
     rows = rows / np.where(largest > 0, largest, 1.0)  # squares of rows of any length neither over- nor underflow then
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
+
+
+def _to_numpy(array: Array) -> NDArray[Any]:
+    """Return `array` as a NumPy array on the host."""
+    if array_api_compat.is_torch_array(array):
+        return np.asarray(array.detach().cpu())
+    if array_api_compat.is_cupy_array(array):
+        return np.asarray(array.get())
+    if hasattr(array, "__dlpack__") and not array_api_compat.is_numpy_array(array):
+        return np.from_dlpack(array, device="cpu")
+    return np.asarray(array)

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 
 from elldict import LpDictionaryLearning
-from elldict.backend.base import Backend
-from elldict.data.dataset import ArrayDataset
-from elldict.data.gpu_stream import GpuStreamDataset
-from elldict.data.whitening import Whitening
-from elldict.solver.directions import polar, random_orthonormal
-from elldict.solver.evaluate import evaluate
-from elldict.solver.objective import Lp, Quantities
+from elldict._old.backend.base import Backend
+from elldict._old.data.dataset import ArrayDataset
+from elldict._old.data.gpu_stream import GpuStreamDataset
+from elldict._old.data.whitening import Whitening
+from elldict._old.solver.directions import polar, random_orthonormal
+from elldict._old.solver.evaluate import evaluate
+from elldict._old.solver.objective import Lp, Quantities
 from experiments import BENCHMARK_RESULTS
 from experiments.harness.machine import made_by
 from experiments.harness.store import DONE, Record, Store

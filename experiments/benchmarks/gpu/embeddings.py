@@ -163,7 +163,7 @@ def watched() -> Iterator[dict[str, list[float]]]:
 
     for line in WATCHED.strip().splitlines():
         module_name, names = line.split(":")
-        module = importlib.import_module(f"elldict.{module_name}")
+        module = importlib.import_module(f"elldict._old.{module_name}")
         for name in names.split():
             if hasattr(module, name):
                 undo.append((module, name, getattr(module, name)))
@@ -288,7 +288,7 @@ def fit_first(n: int, variant: str, *, small: bool) -> dict[str, Any]:
         wait()
         marks.append((name, time.perf_counter()))
 
-    importlib.import_module("elldict.dictionary_learning")
+    importlib.import_module("elldict._old.dictionary_learning")
     mark("import_elldict")
     X = torch.asarray(samples, device=device())
     mark("cuda_context")
@@ -330,7 +330,7 @@ def once(small: bool) -> dict[str, Any]:
 
 def fit_once(name: str, *, small: bool) -> dict[str, Any]:
     """Seconds of a first fit, elldict imported, samples on the card."""
-    importlib.import_module("elldict.dictionary_learning")
+    importlib.import_module("elldict._old.dictionary_learning")
     n, r = (24, 4000) if small else (2048, 10**6) if name == "bg2048" else (768, 5 * 10**5)
     law = "bernoulli-gaussian" if name == "bg2048" else "laplace"
     X, atoms = make_samples(n, r, law, orthonormal=False, loud=name == "loud768")
@@ -341,7 +341,7 @@ def fit_once(name: str, *, small: bool) -> dict[str, Any]:
 
 def leave_out(variant: str) -> None:
     """Go without kernels, or without CUDA graphs, or without both."""
-    backend = importlib.import_module("elldict.backend.torch")
+    backend = importlib.import_module("elldict._old.backend.torch")
     if variant in ("no-kernels", "neither"):
         backend.fused_terms = lambda: None  # type: ignore[attr-defined]
     if variant in ("no-graphs", "neither"):
@@ -352,7 +352,7 @@ def pass_for_card() -> None:
     """Let torch on the host pass for a card that has neither kernels nor graphs."""
     import array_api_compat  # noqa: PLC0415
 
-    base: Any = importlib.import_module("elldict.backend.base")
+    base: Any = importlib.import_module("elldict._old.backend.base")
     base.is_gpu = lambda xp, _device: array_api_compat.is_torch_namespace(xp)
     base.find_kernels = lambda _xp: None
     base.GpuWork = lambda **_options: base.FreshWork()

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from elldict.backend.threads import one_blas_thread
+from elldict._old.backend.threads import one_blas_thread
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.ica.fits import Method, Result, choose_methods, fit_once
 from experiments.benchmarks.ica.problems import PROBLEMS, BlindSources, Problem

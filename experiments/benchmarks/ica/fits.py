@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.decomposition import FastICA
 
 from elldict import LpDictionaryLearning, LpICA
+from elldict._old.solver.directions import polar
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import match_atoms
-from elldict.solver.directions import polar
 from experiments.benchmarks.ica.problems import BlindSources, Drawn, Matrix, Problem
 
 FOUND = 0.9

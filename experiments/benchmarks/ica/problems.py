@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from elldict.solver.directions import random_orthonormal
+from elldict._old.solver.directions import random_orthonormal
 
 Matrix = NDArray[np.float64]
 

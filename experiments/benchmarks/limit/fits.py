@@ -17,9 +17,9 @@ import sklearn
 from numpy.typing import NDArray
 
 from elldict import LpDictionaryLearning, __version__
+from elldict._old.solver.directions import random_orthonormal
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
-from elldict.solver.directions import random_orthonormal
 from experiments import BENCHMARK_RESULTS, peers
 from experiments.harness.store import DONE, Record, Store
 

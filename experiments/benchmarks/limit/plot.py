@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
-from elldict.report.style import LIGHT
+from elldict._old.report.style import LIGHT
 from elldict.theory import cramer_rao_bound, expected_error
 from experiments import IMAGES
 from experiments.benchmarks.limit.fits import Fits, Result, Setting

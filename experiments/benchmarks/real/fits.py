@@ -14,7 +14,7 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
 from elldict import LpDictionaryLearning
-from elldict.solver.directions import polar
+from elldict._old.solver.directions import polar
 from experiments.benchmarks.real.sets import Matrix, Split
 from experiments.peers.base import required
 

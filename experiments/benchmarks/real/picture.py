@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from elldict import LpICA
+from elldict._old.report.style import LIGHT
 from elldict.exceptions import RankWarning
-from elldict.report.style import LIGHT
 from experiments import IMAGES
 from experiments.benchmarks.real.sets import Matrix, cut_patches, load_grey
 from experiments.harness.axes import quiet

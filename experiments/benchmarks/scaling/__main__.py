@@ -21,16 +21,16 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 import elldict
-from elldict.backend.threads import one_blas_thread
-from elldict.data.dask import make_dask_dataset
-from elldict.data.dask_tasks import pack
-from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import StatisticsKernel, compute_statistics
-from elldict.data.whitening import Whitening
+from elldict._old.backend.threads import one_blas_thread
+from elldict._old.data.dask import make_dask_dataset
+from elldict._old.data.dask_tasks import pack
+from elldict._old.data.dataset import ArrayDataset
+from elldict._old.data.statistics import StatisticsKernel, compute_statistics
+from elldict._old.data.whitening import Whitening
+from elldict._old.solver.directions import random_orthonormal
+from elldict._old.solver.evaluate import EvaluationKernel, evaluate
+from elldict._old.solver.objective import Lp, Quantities
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.solver.directions import random_orthonormal
-from elldict.solver.evaluate import EvaluationKernel, evaluate
-from elldict.solver.objective import Lp, Quantities
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.scaling.tables import rewrite
 from experiments.harness.machine import busy_share, made_by

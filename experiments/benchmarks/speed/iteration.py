@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from elldict.backend.threads import one_blas_thread
-from elldict.data.dataset import ArrayDataset
-from elldict.data.statistics import compute_statistics
-from elldict.data.whitening import Whitening
+from elldict._old.backend.threads import one_blas_thread
+from elldict._old.data.dataset import ArrayDataset
+from elldict._old.data.statistics import compute_statistics
+from elldict._old.data.whitening import Whitening
+from elldict._old.solver.directions import power_step, random_orthonormal
+from elldict._old.solver.evaluate import evaluate
+from elldict._old.solver.objective import Lp, Quantities
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.solver.directions import power_step, random_orthonormal
-from elldict.solver.evaluate import evaluate
-from elldict.solver.objective import Lp, Quantities
 from experiments import BENCHMARK_RESULTS
 from experiments.harness.machine import made_by
 from experiments.harness.store import DONE, Record, Store

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from elldict.report.style import LIGHT
+from elldict._old.report.style import LIGHT
 from experiments.benchmarks.speed.problems import EXACT, Problem
 from experiments.benchmarks.speed.times import Line, Round, Row
 from experiments.harness.axes import quiet

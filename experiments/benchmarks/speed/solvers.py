@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from elldict import Iteration, LpDictionaryLearning
-from elldict.backend.base import to_numpy
+from elldict._old.backend.base import to_numpy
 from experiments import peers
 from experiments.harness.watch import Watch
 from experiments.peers.base import Peer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.figure import Figure
 
-from elldict.report.style import Palette
+from elldict._old.report.style import Palette
 from experiments.reproduction.cells import ANNEALED, Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (
     Claim,

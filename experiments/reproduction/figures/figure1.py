@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from elldict.report.style import Palette
+from elldict._old.report.style import Palette
 from elldict.theory import expected_error
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (

@@ -9,7 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from elldict.report.style import LIGHT, Palette
+from elldict._old.report.style import LIGHT, Palette
 from experiments.reproduction.experiment import Claim, Experiment, Picture, Section, Size, Verdict
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.words import percent

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from elldict.report.style import Palette
+from elldict._old.report.style import Palette
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
 from experiments.reproduction.report import drawing

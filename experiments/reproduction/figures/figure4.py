@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from elldict.report.style import Palette
+from elldict._old.report.style import Palette
 from experiments.reproduction.cells import METHODS, Cell
 from experiments.reproduction.experiment import (
     Claim,

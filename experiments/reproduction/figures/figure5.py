@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
-from elldict.report.style import Palette
+from elldict._old.report.style import Palette
 from elldict.theory import expected_error
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from elldict.report.style import Palette, interpolate
+from elldict._old.report.style import Palette, interpolate
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
 from experiments.reproduction.images import N_KEPT, N_KNOWN, unpacked

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.figure import Figure
 
-from elldict.report.style import Palette
+from elldict._old.report.style import Palette
 from elldict.theory import cramer_rao_bound, expected_error
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (

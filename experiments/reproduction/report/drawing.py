@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image
 
-from elldict.report.style import Palette, interpolate
+from elldict._old.report.style import Palette, interpolate
 from experiments.harness.axes import quiet
 from experiments.reproduction.report.looks import LOOKS
 from experiments.reproduction.report.words import SIGN, power_of_ten, thousands

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elldict.report.style import DARK, LIGHT, Palette
+from elldict._old.report.style import DARK, LIGHT, Palette
 
 
 @dataclass(frozen=True)

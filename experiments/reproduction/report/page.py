@@ -13,8 +13,8 @@ from typing import Any
 import jinja2
 
 from elldict import __version__
-from elldict.atomic import write_atomically
-from elldict.report.style import DARK, LIGHT, Palette
+from elldict._old.atomic import write_atomically
+from elldict._old.report.style import DARK, LIGHT, Palette
 from experiments.reproduction.cells import METHODS
 from experiments.reproduction.experiment import Claim, Experiment, Picture, Section, Size, Verdict
 from experiments.reproduction.paper import MISPRINTS

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from elldict.report.style import Palette
+from elldict._old.report.style import Palette
 from elldict.theory import cramer_rao_bound
 from experiments.reproduction.experiment import Picture, Size
 from experiments.reproduction.paper import Row

@@ -1,0 +1,1 @@
+"""Error bars in closed form; what users can ask is `elldict.theory`."""

@@ -1,0 +1,1 @@
+"""Tests of the package as it was before it was written again."""
