@@ -5,6 +5,7 @@ import inspect
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,21 @@ import elldict
 ROOT = Path(elldict.__file__).parent
 OLD = ROOT / "_old"
 TESTS = Path(__file__).parent
-BOUNDARY = {"__init__.py", "cli.py", "mne.py", "plot.py", "rotation.py"}
+BOUNDARY = {"__init__.py", "cli.py", "mne.py", "plot.py", "rotation.py", "switch.py"}
 """Files of the new package that may import the old one: public names, and modules that are there for them alone."""
+
+
+LAYERS = [  # a module imports from its own layer and from those before it
+    {"exceptions", "datasets", "metrics", "theory", "samples"},
+    {"solver"},
+    {"errors", "warnings", "result"},
+    {"fit"},
+    {"switch"},
+]
+CORE = ("samples", "solver", "errors", "fit.py", "result.py", "warnings.py")
+MOST_LINES = {"core": 2000, "file": 400}
+MOST_CONSTANTS = 60
+"""Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 
 
 def find_sources():
@@ -55,6 +69,45 @@ def names_the_old_package(path):
 def test_new_module_does_not_know_the_old_package(path):
     if path.relative_to(ROOT).as_posix() not in BOUNDARY:
         assert not names_the_old_package(path)
+
+
+def find_core():
+    return [path for path in find_sources() if path.relative_to(ROOT).parts[0] in CORE]
+
+
+def find_layer(name):
+    return next((number for number, layer in enumerate(LAYERS) if name in layer), None)
+
+
+@pytest.mark.parametrize("path", find_core(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_core_module_imports_from_its_layer_and_those_below(path):
+    own = find_layer(path.relative_to(ROOT).parts[0].removesuffix(".py"))
+    for name in list_imports(ast.parse(path.read_text(encoding="utf-8"))):
+        if name.startswith("elldict."):
+            assert find_layer(name.split(".")[1]) <= own, f"imports {name}"
+
+
+def test_core_modules_do_not_import_each_other_in_a_circle():
+    names = {".".join(("elldict", *path.relative_to(ROOT).with_suffix("").parts)): path for path in find_core()}
+    graph = {name: set(list_imports(ast.parse(path.read_text()))) & set(names) for name, path in names.items()}
+    TopologicalSorter(graph).prepare()  # raises where there is a cycle
+
+
+def test_core_stays_small():
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in find_core()}
+    assert sum(lines.values()) <= MOST_LINES["core"]
+    assert max(lines.values()) <= MOST_LINES["file"]
+    assert sum(len(list(list_constants(path))) for path in lines) <= MOST_CONSTANTS
+
+
+def list_constants(path):
+    """Names in capitals that are numbers, or made of numbers."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+        leaves = [leaf.value for leaf in ast.walk(node.value) if isinstance(leaf, ast.Constant)] if names else []
+        if leaves and all(isinstance(leaf, (int, float)) and not isinstance(leaf, bool) for leaf in leaves):
+            yield from (name for name in names if name.isupper())
 
 
 def test_new_tests_know_the_old_package_through_experiments_only():

@@ -14,7 +14,6 @@ import numpy as np
 from scipy.linalg import expm
 
 from elldict import LpDictionaryLearning, LpICA
-from elldict._old.solver.directions import random_orthonormal
 from elldict.datasets import make_bernoulli_gaussian
 from experiments.campaign import laws
 from experiments.campaign.laws import Matrix, Rng
@@ -34,6 +33,12 @@ LEAST_ATOMS = 8
 """The error of two atoms would be that of a single angle, which scatters too much about what is expected of it."""
 
 
+def draw_orthogonal(n: int, rng: Rng) -> Matrix:
+    """Draw an orthogonal matrix (n, n) of uniform (Haar) distribution."""
+    U, _, Vt = np.linalg.svd(rng.standard_normal((n, n)))
+    return np.asarray(U @ Vt)
+
+
 @dataclass(frozen=True)
 class Samples:
     """What is fitted, and what should be found."""
@@ -46,7 +51,7 @@ class Samples:
 
 def mix(codes: Matrix, rng: Rng, noise: float = 0.0, **options: Any) -> Samples:
     """Samples of these codes in random orthonormal atoms, with white noise."""
-    atoms = random_orthonormal(codes.shape[1], codes.shape[1], rng)
+    atoms = draw_orthogonal(codes.shape[1], rng)
     return Samples(codes @ atoms + noise * rng.standard_normal(codes.shape), atoms, options)
 
 
@@ -146,7 +151,7 @@ def draw_drift(rng: Rng, n: int, r: int, change: str, angle: float) -> Samples:
     "steady": all turn, each by `angle` in the root mean square from the first sample to the last. "once": one turns by
     `angle` halfway, in a random direction, and is orthogonal to the others neither before nor afterwards.
     """
-    atoms, codes = random_orthonormal(n, n, rng), laws.draw_sparse((r, n), DENSITY, rng)
+    atoms, codes = draw_orthogonal(n, rng), laws.draw_sparse((r, n), DENSITY, rng)
     noise = NOISE * rng.standard_normal((r, n))
     if change == "steady":
         X = np.concatenate(list(turn_steadily(codes, atoms, angle, rng)))
@@ -261,5 +266,5 @@ def draw_mixture(rng: Rng, n: int, r: int, law: str, condition: float) -> Sample
     if law == "both":
         codes[:, ::2] = laws.draw_values("uniform", codes[:, ::2].shape, rng)
     values = np.geomspace(1, 1 / condition, n)
-    mixing = random_orthonormal(n, n, rng) @ (values[:, None] * random_orthonormal(n, n, rng))
+    mixing = draw_orthogonal(n, rng) @ (values[:, None] * draw_orthogonal(n, rng))
     return Samples(codes @ mixing + rng.standard_normal(n), unit_rows(mixing), {}, LpICA)

@@ -1,0 +1,1 @@
+"""How far atoms may be off."""

@@ -1,0 +1,238 @@
+"""The whole fit, top to bottom: samples, whitening, pilots, likelihood, errors, warnings, result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from elldict.errors.exact import find_exact
+from elldict.errors.splits import estimate_errors
+from elldict.result import Result, order_and_sign
+from elldict.samples.arrays import ArraySamples
+from elldict.samples.base import Array, Index, Samples
+from elldict.samples.normalization import Normalization
+from elldict.samples.order import Mask, Order, find_order
+from elldict.samples.statistics import Statistics, compute_statistics
+from elldict.samples.subsample import choose_strides, gather, is_white
+from elldict.samples.whitening import WhitenedSamples, Whitening, make_whitening
+from elldict.solver.climb import Observer, PowerAscent, Reason, State, climb
+from elldict.solver.density import Density
+from elldict.solver.objectives import Lp, SignedLp
+from elldict.solver.select import (
+    Climber,
+    Model,
+    are_flat,
+    choose_candidate,
+    choose_model,
+    is_worth_climbing,
+    list_pilots,
+    view,
+)
+from elldict.solver.starts import draw_start, find_start
+from elldict.warnings import check_components, check_samples, find_gaussian
+
+LEAST, PER_DIRECTION = 2000, 60  # samples by which pilots are chosen: at least, and for each direction
+MORE, GROWTH = 4, 8  # factors by which samples grow: for the end of the pilot, then for the likelihood
+ROUNDING = 1e-15  # error of an exact atom
+MIN_PER_DIRECTION = 2  # samples a direction below which no rotation is better than another
+FEW = 10  # samples a direction below which the likelihood is cross-validated
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can choose about a fit, checked."""
+
+    n_components: int | None = None
+    p: float = 3.0
+    solver: str = "auto"  # or "power"
+    refine: str | None = "auto"  # None: l_p alone
+    normalize: str | None = "auto"  # "samples", None
+    center: bool = False
+    whiten: bool = False
+    max_iter: int = 1000
+    tol: float = 1e-6
+    error_bars: bool | str = "auto"
+    random_state: int | np.random.Generator = 0  # of the paper's random start
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Atoms in whitened coordinates, and how they were found."""
+
+    state: State
+    whitening: Whitening
+    statistics: Statistics
+    samples: Samples  # whitened
+    order: Order | None = None  # of the samples that the likelihood takes
+    model: Model = None
+    pilot: str = ""
+    climbs: tuple[tuple[int, int, Reason], ...] = ()  # samples, iterations and end of each climb
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations of all climbs."""
+        return sum(n_iter for _, n_iter, _ in self.climbs)
+
+    @property
+    def n_passes(self) -> float:
+        """Passes over all samples: two for their statistics, one for their order, one for the codes, and the climbs."""
+        return 4 + sum(n_samples * n_iter for n_samples, n_iter, _ in self.climbs) / self.statistics.n_samples
+
+
+def fit(samples: Samples, options: Options, observers: Sequence[Observer] = ()) -> Result:
+    """Find components, estimate their errors, and check what was assumed."""
+    estimate = find_atoms(samples, options, observers)
+    columns = estimate.whitening.make_mixing(estimate.state.A)
+    exact = find_exact_atoms(estimate)
+    errors = None
+    if wants_error_bars(estimate, options, exact):
+        errors = estimate_errors(columns, samples.shape[0], lambda index: fit_columns(samples, index, options))
+    return make_result(estimate, options, exact, errors)
+
+
+def fit_columns(samples: Samples, index: Index, options: Options) -> Array:
+    """Fit some of the samples from scratch, and return the columns of their mixing matrix."""
+    estimate = find_atoms(ArraySamples(samples.take(index), samples.n_threads), options)
+    return estimate.whitening.make_mixing(estimate.state.A)
+
+
+def wants_error_bars(estimate: Estimate, options: Options, exact: Mask) -> bool:
+    """Whether to fit parts of the samples: not if the answer is exact, was stopped, or is the paper's."""
+    if options.error_bars is False or estimate.state.reason is Reason.STOPPED:
+        return False
+    m, k = estimate.state.A.shape
+    if m < k:  # each part may find other atoms of the same dictionary, which is no error
+        return False
+    return options.solver != "power" and not np.all(exact)
+
+
+def find_exact_atoms(estimate: Estimate) -> Mask:
+    """Tell which atoms are exact: only where neither noise nor whitening blurs zeros."""
+    A, order = estimate.state.A, estimate.order
+    if order is None or estimate.state.reason is not Reason.ROUNDING:
+        return np.zeros(len(A), dtype=bool)
+    stride = max(1, len(order) // max(LEAST, PER_DIRECTION * len(A)))
+    return find_exact(estimate.samples.take(order.thin_out(stride).index) @ A.T)
+
+
+def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
+    """Order components, and put together what is known of them."""
+    state, whitening, r = estimate.state, estimate.whitening, estimate.statistics.n_samples
+    moments = measure_codes(estimate.samples, state.A, options.p) / r
+    columns, rows = whitening.make_mixing(state.A), whitening.make_unmixing(state.A)
+    unit = whitening.unit  # not whitened: atoms have unit length, and codes the units of samples
+    order, signs = order_and_sign(moments[0], columns)
+    gaussian = np.zeros(len(order), dtype=bool)
+    if isinstance(state.objective, Density) and estimate.order is not None and state.reason is not Reason.STOPPED:
+        gaussian = find_gaussian(state.objective.negentropy, len(estimate.order)) & ~exact
+    findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
+    findings += check_components(state, gaussian[order])
+    if errors is None:
+        errors = np.where(exact, ROUNDING, np.nan)
+    return Result(
+        mixing=(columns / unit)[:, order] * signs,
+        unmixing=(rows * unit)[order] * signs[:, None],
+        mean=whitening.mean,
+        code_std=(np.sqrt(moments[1]) * unit)[order],
+        component_errors=errors[order],
+        is_exact=bool(np.all(exact)),
+        has_replicates=not np.any(np.isnan(errors)) and not np.all(exact),
+        objective=float(np.mean(moments[0])),
+        state=state,
+        pilot=estimate.pilot,
+        is_normalized=estimate.model is not None,
+        n_iter=estimate.n_iter,
+        n_passes=estimate.n_passes,
+        findings=tuple(findings),
+    )
+
+
+def measure_codes(samples: Samples, A: Array, p: float) -> Array:
+    """Sums of |z|^p and of z^2 (2, m) over the codes of all samples."""
+
+    def visit(rows: Array, start: int) -> Array:  # noqa: ARG001
+        size = np.abs(rows @ A.T)
+        return np.stack([np.sum(size**p, axis=0), np.sum(size**2, axis=0)])
+
+    return samples.sum(visit)
+
+
+def find_atoms(samples: Samples, options: Options, observers: Sequence[Observer] = ()) -> Estimate:
+    """Find orthonormal atoms in the coordinates in which samples are white, or have unit mean square."""
+    statistics = compute_statistics(samples)
+    m = options.n_components
+    whitening = make_whitening(statistics, center=options.center, whiten=options.whiten, n_components=m)
+    white = WhitenedSamples(samples, whitening)
+    k = white.shape[1]
+    m = min(m or k, k)
+    estimate = Estimate(State(np.eye(k)[:m], Lp(options.p)), whitening, statistics, white)
+    if options.solver == "power" or m < k:
+        return climb_lp(estimate, m, options, observers)
+    return climb_likelihood(estimate, options, observers)
+
+
+def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[Observer]) -> Estimate:
+    """Maximise the l_p norm of the codes of m atoms on all samples (Algorithm 2 of the paper)."""
+    k = estimate.samples.shape[1]
+    if options.solver == "power":
+        start = draw_start(m, k, np.random.default_rng(options.random_state))
+    else:
+        start = find_start(estimate.samples, m)
+    ascent = PowerAscent(estimate.samples, options.tol)
+    state = climb(State(start, Lp(options.p)), ascent, options.max_iter, observers)
+    return replace(estimate, state=state, climbs=((estimate.samples.shape[0], state.iteration, state.reason),))
+
+
+def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[Observer]) -> Estimate:
+    """Choose a pilot and a model on a subsample, and climb the likelihood from there on ever more samples."""
+    white, order = estimate.samples, find_order(estimate.samples)
+    r, n = len(order), white.shape[1]
+    if r < MIN_PER_DIRECTION * n:
+        return replace(estimate, state=State(find_start(white), Lp(options.p), reason=Reason.TOO_FEW))
+    climber = Climber(options.max_iter, find_least_blur(estimate), observers)
+    models = list_models(order, options.normalize)
+    pilots = list_pilots(options.p, models, flat=are_flat(order, n))
+    if options.refine is None:
+        pilots = [pilot for pilot in pilots if isinstance(pilot.objective, SignedLp)]
+    first = max(1, r // max(LEAST, PER_DIRECTION * n))
+    strides = choose_strides(r, first // MORE, GROWTH)
+    some = order.thin_out(first)
+    subset = gather(white, some)
+    chosen = choose_candidate(subset, some, pilots, models, climber)
+    A, model = chosen.A, chosen.model
+    for stride in strides if options.refine is None else strides[:1]:
+        A = climber.climb_pilot(gather(white, order.thin_out(stride)), A, chosen.pilot)
+    estimate = replace(estimate, order=order, pilot=chosen.pilot.name)
+    if options.refine is None or (r < FEW * n and not is_worth_climbing(white, order, chosen, climber)):
+        density = Density.begin(n).refit(view(gather(white, order), model).encode(A))
+        state = State(A, density, reason=Reason.STOPPED if climber.was_stopped else Reason.SMALL_RISE)
+        return replace(estimate, state=state, model=model, climbs=tuple(climber.climbs))
+    state = State(A, Density.begin(n))
+    for stride in strides:
+        seen = gather(white, order.thin_out(stride))
+        state = climber.climb_likelihood(seen, state, model)
+        if stride == strides[0] and (better := choose_model(subset, some, state, models)) is not model:
+            model = better
+            state = climber.climb_likelihood(seen, State(state.A, Density.begin(n)), model)
+    return replace(estimate, state=state, model=model, climbs=tuple(climber.climbs))
+
+
+def list_models(order: Order, normalize: str | None) -> list[Model]:
+    """List the models between which samples decide, or the one that the user has chosen."""
+    scaled = Normalization(float(np.median(order.squares)))
+    models: dict[str | None, list[Model]] = {"auto": [None, scaled], "samples": [scaled], None: [None]}
+    return models[normalize]
+
+
+def find_least_blur(estimate: Estimate) -> float:
+    """Standard deviation of what all other codes add to a code of samples whitened by their own moments.
+
+    Their second moments are off by chance, so that true atoms are not orthogonal there; no rotation undoes that.
+    """
+    statistics, k = estimate.statistics, estimate.samples.shape[1]
+    W = estimate.whitening.to_white * statistics.largest
+    moments = W @ statistics.second_moments(center=bool(np.any(estimate.whitening.mean))) @ W.T
+    r = statistics.n_samples
+    return float(np.sqrt(k / r)) if is_white(moments, r) else 0.0

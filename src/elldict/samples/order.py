@@ -1,0 +1,85 @@
+"""An order of samples that neither their rows nor their coordinates decide, and parts of them that follow from it.
+
+Samples are ordered by their norm, those of equal norm by y^T M y, M their fourth moments E |y|^2 y y^T. Neither changes
+when samples are rotated, so subsamples (every s-th one) and halves (every other one) depend on their set alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.samples.base import Array, Index, Samples
+
+Mask = NDArray[np.bool_]
+
+SMALL, MOST_SMALL = 4.0, 0.01
+"""Squared norm, in units of the mean one, below which a sample is only what centring makes of a zero: times 1 / r, the
+square of the error of the mean; and at most."""
+
+EQUAL = 1e-9
+"""Relative difference of norms below which they are equal but for rounding."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Samples that say something about directions, by increasing norm."""
+
+    index: Index  # (r,) rows of the samples
+    squares: Array  # (r,) their squared norms
+    group: Index  # (r,) number of the distinct sample: equal samples have the same one
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.index)
+
+    def thin_out(self, stride: int) -> Order:
+        """Keep every s-th sample."""
+        return self.keep(slice(stride // 2, None, stride))
+
+    def keep(self, some: slice | Mask) -> Order:
+        """Keep some of the samples."""
+        return Order(self.index[some], self.squares[some], self.group[some])
+
+    def assign_parts(self, n_parts: int) -> Index:
+        """Assign samples to parts in turn, equal ones to the same part."""
+        _, rank = np.unique(self.group, return_inverse=True)
+        return np.asarray(rank % n_parts, dtype=np.intp)
+
+
+def sum_fourth_moments(samples: Samples) -> Array:
+    """Sum of |y|^2 y y^T (n, n) over samples."""
+    return samples.sum(lambda rows, start: (rows * np.sum(rows * rows, axis=1)[:, None]).T @ rows)  # noqa: ARG005
+
+
+def find_order(samples: Samples) -> Order:
+    """Order samples by their norms, and by fourth moments where norms are equal."""
+    squares = map_rows(samples, lambda rows: np.sum(rows * rows, axis=1))
+    mean = np.mean(squares)
+    index = np.flatnonzero(squares > min(SMALL / len(squares), MOST_SMALL) * mean)
+    index = index[np.argsort(squares[index], kind="stable")]
+    squares = squares[index]
+    distinct = np.diff(squares) > EQUAL * squares[1:]
+    if not np.all(distinct):
+        M = sum_fourth_moments(samples)
+        fourth = map_rows(samples, lambda rows: np.sum(rows @ M * rows, axis=1))[index]
+        class_of_norm = np.r_[0, np.cumsum(distinct)]
+        again = np.lexsort((fourth, class_of_norm))
+        index, squares, fourth = index[again], squares[again], fourth[again]
+        distinct = (np.diff(class_of_norm) > 0) | (np.diff(fourth) > EQUAL * np.abs(fourth[1:]))
+    return Order(index, squares, np.r_[0, np.cumsum(distinct)])
+
+
+def map_rows(samples: Samples, function: Callable[[Array], Array]) -> Array:
+    """Compute one number for each sample (r,)."""
+    out = np.empty(samples.shape[0])
+
+    def visit(rows: Array, start: int) -> int:
+        out[start : start + len(rows)] = function(rows)
+        return len(rows)
+
+    samples.sum(visit)
+    return out

@@ -1,0 +1,77 @@
+"""The first passes: largest entry, mean and second moments, and where an entry is not a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from elldict.samples.base import Array, FieldwiseSum, Samples
+
+RANK_TOLERANCE = 1e-10
+"""Variance of a direction, in units of the largest, up to which rounding may have made it."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Moments of samples that were divided by their largest entry, so that no power overflows or underflows."""
+
+    n_samples: int
+    largest: float  # absolute value of an entry
+    mean: Array  # (n,)
+    covariance: Array  # (n, n), about the mean
+
+    def second_moments(self, *, center: bool) -> Array:
+        """Mean of y y^T (n, n), about the mean or about zero."""
+        return self.covariance if center else self.covariance + np.outer(self.mean, self.mean)
+
+
+@dataclass(frozen=True)
+class _Extreme:
+    """Largest absolute value of an entry, and where the first one stands that is not finite."""
+
+    largest: float
+    not_finite: tuple[int, int, float] | None
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(max(self.largest, other.largest), self.not_finite or other.not_finite)
+
+
+@dataclass(frozen=True)
+class _Moments(FieldwiseSum):
+    """Sums over samples, relative to an offset."""
+
+    first: Array
+    second: Array
+
+
+def compute_statistics(samples: Samples) -> Statistics:
+    """Find the mean and the covariance of samples, and refuse what is not a finite number."""
+    extreme = samples.sum(_find_extreme)
+    if extreme.not_finite is not None:
+        row, column, value = extreme.not_finite
+        found = "NaN" if np.isnan(value) else "infinity"
+        raise ValueError(
+            f"Input X contains {found} (sample {row}, feature {column}). Drop such samples, or impute their entries."
+        )
+    if extreme.largest == 0:
+        raise ValueError("All entries of X are zero: there is no direction in which samples vary.")
+    offset = samples.take(np.arange(1))[0] / extreme.largest  # keeps digits where the mean is large
+
+    def add_moments(rows: Array, start: int) -> _Moments:  # noqa: ARG001
+        y = rows / extreme.largest - offset
+        return _Moments(np.sum(y, axis=0), y.T @ y)
+
+    moments, r = samples.sum(add_moments), samples.shape[0]
+    mean = moments.first / r
+    return Statistics(r, extreme.largest, mean + offset, moments.second / r - np.outer(mean, mean))
+
+
+def _find_extreme(rows: Array, start: int) -> _Extreme:
+    """Look for the largest entry of a block, and for one that is not finite."""
+    largest = float(np.max(np.abs(rows)))
+    if np.isfinite(largest):
+        return _Extreme(largest, None)
+    row, column = np.argwhere(~np.isfinite(rows))[0]
+    return _Extreme(0.0, (start + int(row), int(column), float(rows[row, column])))

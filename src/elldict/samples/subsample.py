@@ -1,0 +1,93 @@
+"""Samples that a climb sees: all, or every s-th, in memory, each in one of two halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from elldict.samples.arrays import ArraySamples
+from elldict.samples.base import Array, Index, S, Samples
+from elldict.samples.normalization import Normalization
+from elldict.samples.order import Order
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes of some samples at atoms, and the half in which densities count each sample."""
+
+    samples: Samples  # (r, m)
+    half: Index  # (r,) 0 or 1
+    std: Array  # (m,)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of atoms."""
+        return self.samples.shape
+
+    def sum(self, visit: Callable[[Array, Index], S]) -> S:
+        """Add up what a visit to the codes of a block, and to their halves, returns."""
+        return self.samples.sum(lambda rows, start: visit(rows, self.half[start : start + len(rows)]))
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Samples in memory, the half of each, and their second moments."""
+
+    samples: ArraySamples
+    half: Index  # (r,) 0 or 1
+    moments: Array  # (n, n) mean of y y^T
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of features."""
+        return self.samples.shape
+
+    def normalize(self, normalization: Normalization) -> Self:
+        """Return the same samples normalised."""
+        samples = map_blocks(self.samples, normalization.apply, self.shape[1])
+        return type(self)(samples, self.half, compute_second_moments(samples))
+
+    def encode(self, A: Array) -> Codes:
+        """Compute the codes at atoms A (m, n)."""
+        std = np.sqrt(np.sum(A @ self.moments * A, axis=1))
+        return Codes(map_blocks(self.samples, lambda rows: rows @ A.T, len(A)), self.half, std)
+
+
+def map_blocks(samples: ArraySamples, function: Callable[[Array], Array], n_features: int) -> ArraySamples:
+    """Apply a function to every block; the result is kept in memory."""
+    out = np.empty((samples.shape[0], n_features))
+
+    def visit(rows: Array, start: int) -> int:
+        out[start : start + len(rows)] = function(rows)
+        return len(rows)
+
+    samples.sum(visit)
+    return ArraySamples(out, samples.n_threads)
+
+
+def gather(samples: Samples, order: Order) -> Subset:
+    """Read samples into memory, in their order."""
+    rows = ArraySamples(samples.take(order.index), samples.n_threads)
+    return Subset(rows, order.assign_parts(2), compute_second_moments(rows))
+
+
+def compute_second_moments(samples: Samples) -> Array:
+    """Mean of y y^T (n, n)."""
+    return samples.sum(lambda rows, start: rows.T @ rows) / samples.shape[0]  # noqa: ARG005
+
+
+def choose_strides(n_samples: int, first: int, growth: int) -> list[int]:
+    """Strides of nested subsamples: the first, then `growth` times as many samples at a time, at last all of them."""
+    strides = [max(1, first)]
+    while strides[-1] > 1:
+        strides.append(strides[-1] // growth if strides[-1] >= 2 * growth else 1)
+    return [min(stride, n_samples) for stride in strides]
+
+
+def is_white(moments: Array, n_samples: int) -> bool:
+    """Whether samples were whitened by their own moments: chance alone leaves correlations of 1 / sqrt(r)."""
+    scale = np.trace(moments) / len(moments)
+    return bool(np.max(np.abs(moments / scale - np.eye(len(moments)))) < 0.01 / np.sqrt(n_samples))

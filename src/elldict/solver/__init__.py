@@ -1,0 +1,1 @@
+"""What is climbed, and how."""

@@ -1,0 +1,117 @@
+"""The only loop: atoms climb an objective until they are as near to its maximum as samples can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+import numpy as np
+
+from elldict.samples.base import Array, Samples
+from elldict.samples.subsample import Subset
+from elldict.solver.evaluate import compute_gradient, evaluate
+from elldict.solver.objectives import Objective
+from elldict.solver.steps import QuasiNewton, polar
+
+PER_ANGLE, PER_ERROR = 2.0, 0.5
+"""Narrowest width of a density: in units of the last angles, and of standard errors."""
+
+RESOLUTION = 1e-12
+"""Length of a step that only rounding makes."""
+
+
+class Reason(Enum):
+    """Why a climb ended."""
+
+    RUNNING = "running"
+    SMALL_RISE = "the predicted rise is small beside that of chance"
+    ROUNDING = "steps are as small as rounding"
+    SMALL_STEP = "the step is below tol"
+    MAX_ITER = "max_iter was reached"
+    STOPPED = "stopped by the callback"
+    TOO_FEW = "samples are too few to prefer any rotation"
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a climb is; all that is needed to go on with it."""
+
+    A: Array
+    objective: Objective
+    iteration: int = 0
+    step: QuasiNewton = field(default_factory=QuasiNewton)
+    blur: Array | None = None  # (m,) of the codes, by the last step and by standard errors
+    reason: Reason = Reason.RUNNING
+    length: float = np.inf  # of the last step: root mean square over atoms
+    value: float = -np.inf
+
+
+Advance = Callable[[State], State]
+"""Makes one step."""
+
+Observer = Callable[[State], bool | None]
+"""Sees every state; True stops the climb."""
+
+
+def climb(state: State, advance: Advance, max_iter: int, observers: Sequence[Observer] = ()) -> State:
+    """Advance a state until there is a reason to end."""
+    while state.reason is Reason.RUNNING:
+        state = advance(state)
+        stopped = [observer(state) for observer in observers]
+        if any(stopped):
+            state = replace(state, reason=Reason.STOPPED)
+        elif state.reason is Reason.RUNNING and state.iteration >= max_iter:
+            state = replace(state, reason=Reason.MAX_ITER)
+    return state
+
+
+@dataclass(frozen=True)
+class PowerAscent:
+    """The paper's generalized power method (Algorithm 2)."""
+
+    samples: Samples
+    tol: float
+
+    def __call__(self, state: State) -> State:
+        """Move to the polar factor of the gradient."""
+        gradient = compute_gradient(self.samples, state.A, state.objective)
+        A = polar(gradient.G)
+        length = measure_length(A - state.A)
+        reason = Reason.SMALL_STEP if length <= self.tol else Reason.RUNNING
+        value = gradient.value / self.samples.shape[0]
+        return replace(state, A=A, iteration=state.iteration + 1, value=value, length=length, reason=reason)
+
+
+@dataclass(frozen=True)
+class NewtonAscent:
+    """Quasi-Newton steps on rotations, the objective fitted to the codes before each of them."""
+
+    samples: Subset
+    done: float  # share of the rise by chance below which a predicted rise is the last one
+    least_blur: float = 0.0  # of codes, which no rotation removes
+
+    def __call__(self, state: State) -> State:
+        """Move along the angles of all pairs, or take less of the last step if it lowered the value."""
+        codes = self.samples.encode(state.A)
+        objective = state.objective.refit(codes, state.blur)
+        at = evaluate(codes, objective)
+        state = replace(state, objective=objective, iteration=state.iteration + 1, value=at.value)
+        if state.step.fell(at.value):
+            step, A = state.step.shorten()
+            return replace(state, A=A, step=step)
+        step, A = state.step.take(state.A, at, forget=objective.narrowed)
+        assert step.last is not None
+        blur = at.compute_blur(codes.std**2, step.last.angles, PER_ANGLE, PER_ERROR)
+        blur = np.maximum(blur, self.least_blur)
+        length, reason = measure_length(step.last.angles), Reason.RUNNING
+        if at.rise < self.done * at.rise_by_chance and objective.is_settled(state.blur, blur):
+            reason = Reason.SMALL_RISE
+        elif length < RESOLUTION:
+            reason = Reason.ROUNDING
+        return replace(state, A=A, step=step, blur=blur, length=length, reason=reason)
+
+
+def measure_length(step: Array) -> float:
+    """Root mean square, over atoms, of a step (m, n)."""
+    return float(np.sqrt(np.sum(step * step) / len(step)))

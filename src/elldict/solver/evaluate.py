@@ -1,0 +1,99 @@
+"""One pass over the samples: the value of an objective, and what is needed of it to move atoms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from elldict.samples.base import Array, FieldwiseSum, Index, Samples
+from elldict.samples.subsample import Codes
+from elldict.solver.objectives import Objective
+
+PER_DIRECTION = 100
+"""Samples a direction from which curvatures and variances are found; slopes are found from all."""
+
+LEAST_CURVATURE = 0.1
+"""Share of E g z of two atoms that the curvature of their angle has at least."""
+
+
+@dataclass(frozen=True)
+class Gradient(FieldwiseSum):
+    """An objective and its gradient G = sum of g(z) y^T with respect to atoms."""
+
+    value: float
+    G: Array  # (m, n)
+
+
+def compute_gradient(samples: Samples, A: Array, objective: Objective) -> Gradient:
+    """Sum an objective and its gradient over all samples."""
+
+    def visit(rows: Array, start: int) -> Gradient:  # noqa: ARG001
+        terms = objective.terms(rows @ A.T)
+        return Gradient(terms.value, terms.g.T @ rows)
+
+    return samples.sum(visit)
+
+
+@dataclass(frozen=True)
+class _Sums(FieldwiseSum):
+    """Sums over samples, and over those from which curvatures are found."""
+
+    value: float
+    gz: Array  # (m, m) of g_i z_j
+    n_some: int
+    slope_z2: Array  # (m, m) of g_i' z_j^2
+    g2_z2: Array  # (m, m) of g_i^2 z_j^2
+    own2: Array  # (m, m) of g_i z_i g_j z_j
+
+
+@dataclass(frozen=True)
+class Angles:
+    """An objective as a function of the angles by which pairs of atoms rotate towards each other, per sample."""
+
+    value: float
+    slope: Array  # (m, m) antisymmetric
+    curvature: Array  # (m, m) symmetric, positive: minus the second derivative
+    variance: Array  # (m, m) of the slope, by chance
+
+    @property
+    def rise(self) -> float:
+        """Rise of the objective that a Newton step predicts."""
+        return float(np.sum(self.slope**2 / self.curvature)) / 4
+
+    @property
+    def rise_by_chance(self) -> float:
+        """The same at the true atoms, where only chance makes slopes."""
+        return float(np.sum(self.variance / self.curvature)) / 4
+
+    def compute_blur(self, code_variances: Array, angles: Array, per_angle: float, per_error: float) -> Array:
+        """Standard deviation (m,), relative to each code, of what all other codes add to it.
+
+        They do by `angles` that were just moved, and by the standard errors of all angles.
+        """
+        variance = per_angle**2 * angles**2 + per_error**2 * self.variance / self.curvature**2
+        return np.asarray(np.sqrt(variance @ code_variances / code_variances))
+
+
+def evaluate(codes: Codes, objective: Objective) -> Angles:
+    """Find value, slopes, curvatures and variances at as many atoms as directions; codes may depend on each other."""
+    r, n = codes.shape
+    stride = max(1, r // (PER_DIRECTION * n))
+
+    def visit(Z: Array, half: Index) -> _Sums:  # noqa: ARG001
+        value, g, slope = objective.terms(Z)
+        some = slice(None, None, stride)
+        few, g_few = Z[some], g[some]
+        z2, own = few * few, g_few * few
+        return _Sums(value, g.T @ Z, len(few), slope[some].T @ z2, (g_few * g_few).T @ z2, own.T @ own)
+
+    sums = codes.sum(visit)
+    C, own = sums.gz / r, np.diag(sums.gz) / r
+    X, P = sums.slope_z2 / sums.n_some, sums.g2_z2 / sums.n_some
+    size = np.abs(own)[:, None] + np.abs(own)
+    curvature = np.maximum(np.abs(own[:, None] + own - X - X.T), LEAST_CURVATURE / 2 * size)
+    variance = np.maximum(P + P.T - 2 * sums.own2 / sums.n_some, 0) / r
+    np.fill_diagonal(variance, 0)
+    np.fill_diagonal(curvature, math.inf)
+    return Angles(sums.value / r, C - C.T, curvature, variance)

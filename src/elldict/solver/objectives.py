@@ -1,0 +1,143 @@
+"""What is climbed: functions of single codes, summed over samples and atoms.
+
+An objective computes its sum over a block of codes and two derivatives (`terms`). Its parameters, if it has any, are
+fitted to the codes again whenever atoms have moved (`refit`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+
+from elldict.samples.base import Array, Index
+from elldict.samples.subsample import Codes
+
+
+def unknown() -> Array:
+    """Return what stands for a parameter before the first refit."""
+    return np.zeros(0)
+
+
+class Terms(NamedTuple):
+    """An objective at the codes (b, m) of a block."""
+
+    value: float  # sum over codes
+    g: Array  # (b, m) derivative
+    slope: Array  # (b, m) second derivative
+
+
+class Objective(Protocol):
+    """A function of codes to be maximised."""
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether the last refit made it another function, of which steps have told nothing yet."""
+
+    def refit(self, codes: Codes, blur: Array | None = None) -> Self:
+        """Find the parameters for these codes."""
+
+    def is_settled(self, tried: Array | None, blur: Array) -> bool:
+        """Whether codes of this blur (m,), after those that were tried, would leave it the function that it is."""
+
+    def terms(self, Z: Array) -> Terms:
+        """Evaluate at codes (b, m)."""
+
+
+class FixedFunction:
+    """An objective whose parameters, if any, follow the codes, and that stays the same function."""
+
+    narrowed = False
+
+    def is_settled(self, tried: Array | None, blur: Array) -> bool:  # noqa: ARG002
+        """Return True."""
+        return True
+
+
+@dataclass(frozen=True)
+class Lp(FixedFunction):
+    """The paper's objective: the sum of |z|^p, p > 2."""
+
+    p: float = 3.0
+
+    def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
+        """Return the same: there are no parameters."""
+        return self
+
+    def terms(self, Z: Array) -> Terms:
+        """Evaluate at codes (b, m)."""
+        size = np.abs(Z)
+        power = size ** (self.p - 2)
+        g = self.p * power * Z
+        return Terms(float(np.sum(power * Z * Z)), g, self.p * (self.p - 1) * power)
+
+
+@dataclass(frozen=True)
+class SignedLp(FixedFunction):
+    """l_p of standardised codes, mirrored for atoms whose codes are less sparse than Gaussian ones.
+
+    With kappa = E g x - E g', which is zero for a Gaussian code x, the sum of |kappa| is maximised.
+    """
+
+    p: float = 3.0
+    std: Array = field(default_factory=unknown)  # (m,) of the codes
+    moment: Array = field(default_factory=unknown)  # (m,) E |x|^p
+    kappa: Array = field(default_factory=unknown)  # (m,)
+
+    def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
+        """Find which atoms have codes less sparse than Gaussian ones."""
+
+        def visit(Z: Array, half: Index) -> Array:  # noqa: ARG001
+            x = np.abs(Z / codes.std)
+            return np.stack([np.sum(x ** (self.p - 2), axis=0), np.sum(x**self.p, axis=0)])
+
+        low, high = codes.sum(visit) / codes.shape[0]
+        kappa = high - (self.p - 1) * low
+        return replace(self, std=codes.std, moment=high, kappa=kappa)
+
+    def terms(self, Z: Array) -> Terms:
+        """Evaluate at codes (b, m)."""
+        x = Z / self.std
+        power = np.abs(x) ** (self.p - 2)
+        g, slope = power * x, (self.p - 1) * power
+        g = np.where(self.kappa < 0, 2 * self.moment * x - g, g)
+        slope = np.where(self.kappa < 0, 2 * self.moment - slope, slope)
+        return Terms(len(Z) * float(np.sum(np.abs(self.kappa))), g / self.std, slope / self.std**2)
+
+
+@dataclass(frozen=True)
+class SmoothL1(FixedFunction):
+    """Minus the sum of sqrt(z^2 + 1), in units of the root mean square of all codes."""
+
+    unit: float = 1.0
+
+    def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
+        """Find the unit."""
+        return replace(self, unit=math.sqrt(np.mean(codes.std**2)))
+
+    def terms(self, Z: Array) -> Terms:
+        """Evaluate at codes (b, m)."""
+        t = 1 / np.sqrt((Z / self.unit) ** 2 + 1)
+        return Terms(-float(np.sum(1 / t)), -Z * t / self.unit**2, -(t**3) / self.unit**2)
+
+
+@dataclass(frozen=True)
+class MinusL4(FixedFunction):
+    """Minus the sum of x^4 of standardised codes: large where all codes are flat (sub-Gaussian)."""
+
+    std: Array = field(default_factory=unknown)  # (m,)
+    moment: Array = field(default_factory=unknown)  # (m,) E x^4
+
+    def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
+        """Find the moments of the codes."""
+        moment = codes.sum(lambda Z, half: np.sum((Z / codes.std) ** 4, axis=0))  # noqa: ARG005
+        return replace(self, std=codes.std, moment=moment / codes.shape[0])
+
+    def terms(self, Z: Array) -> Terms:
+        """Evaluate at codes (b, m)."""
+        x = Z / self.std
+        x2 = x * x
+        g, slope = (2 * self.moment - x2) * x, 2 * self.moment - 3 * x2
+        return Terms(-float(np.sum(x2 * x2)), g / self.std, slope / self.std**2)

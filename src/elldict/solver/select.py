@@ -1,0 +1,142 @@
+"""Which pilot and which model the likelihood is climbed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from elldict.samples.base import Array, Samples
+from elldict.samples.normalization import Normalization
+from elldict.samples.order import Order
+from elldict.samples.subsample import Subset, gather
+from elldict.solver.climb import NewtonAscent, Observer, Reason, State, climb
+from elldict.solver.density import Density
+from elldict.solver.objectives import MinusL4, Objective, SignedLp, SmoothL1
+from elldict.solver.starts import find_start
+
+PILOT_DONE, DONE = 1 / 256, 1 / 4  # share of the rise by chance at which climbs end: of pilots, of the likelihood
+PILOT_ITER = 60  # most iterations of a pilot
+FOLDS = 4  # of the cross-validation where samples are few
+
+Model = Normalization | None
+"""Whose codes are independent: those of normalised samples, or of the samples as they are (None)."""
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """An objective without a density, and the samples that it sees."""
+
+    name: str
+    objective: Objective
+    sees: Model
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A pilot where it ended, a model, and the held-out log-likelihood of a sample under both."""
+
+    pilot: Pilot
+    A: Array
+    model: Model
+    value: float
+
+
+@dataclass(frozen=True)
+class Climber:
+    """Climbs on samples of one fit: what all its climbs share."""
+
+    max_iter: int
+    least_blur: float = 0.0
+    observers: Sequence[Observer] = ()
+    climbs: list[tuple[int, int, Reason]] = field(default_factory=list)  # samples, iterations, end of each
+
+    def climb_pilot(self, subset: Subset, A: Array, pilot: Pilot) -> Array:
+        """Climb the objective of a pilot."""
+        ascent = NewtonAscent(view(subset, pilot.sees), PILOT_DONE)
+        return self._climb(State(A, pilot.objective), ascent, min(PILOT_ITER, self.max_iter)).A
+
+    def climb_likelihood(self, subset: Subset, state: State, model: Model) -> State:
+        """Climb the likelihood of a model, from where another climb ended."""
+        ascent = NewtonAscent(view(subset, model), DONE, self.least_blur)
+        return self._climb(State(state.A, state.objective), ascent, self.max_iter)
+
+    def _climb(self, state: State, ascent: NewtonAscent, max_iter: int) -> State:
+        """Climb, and note what it took; once an observer has stopped a climb, no other begins."""
+        if self.was_stopped:
+            return replace(state, reason=Reason.STOPPED)
+        state = climb(state, ascent, max_iter, self.observers)
+        self.climbs.append((ascent.samples.shape[0], state.iteration, state.reason))
+        return state
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether an observer has stopped a climb."""
+        return bool(self.climbs) and self.climbs[-1][2] is Reason.STOPPED
+
+
+def view(subset: Subset, model: Model) -> Subset:
+    """Return the samples whose codes a model takes for independent."""
+    return subset if model is None else subset.normalize(model)
+
+
+def list_pilots(p: float, models: Sequence[Model], *, flat: bool) -> list[Pilot]:
+    """List the pilots: l_1 for sparse codes, l_p with signs for a mixture of kinds, minus l_4 for flat ones."""
+    pilots = [Pilot("l1", SmoothL1(), models[-1]), Pilot(f"l{p:g}", SignedLp(p), models[0])]
+    return [*pilots, Pilot("l4", MinusL4(), models[0])] if flat else pilots
+
+
+def are_flat(order: Order, n: int) -> bool:
+    """Whether norms vary less than those of Gaussian samples (Mardia's kurtosis)."""
+    return bool(np.mean(order.squares**2) < (1 + 2 / n) * np.mean(order.squares) ** 2)
+
+
+def judge(subset: Subset, order: Order, A: Array, model: Model, blur: Array | None = None) -> float:
+    """Log-likelihood of a sample at atoms A, the densities of each half judged on the other."""
+    value = Density.begin(len(A)).refit(view(subset, model).encode(A), blur).value
+    if model is None:
+        return value
+    return value + float(np.mean(model.log_determinant(order.squares, A.shape[1])))
+
+
+def choose_candidate(
+    subset: Subset, order: Order, pilots: Sequence[Pilot], models: Sequence[Model], climber: Climber
+) -> Candidate:
+    """Climb all pilots, and take the one, and the model, under which samples are most likely."""
+    start, candidates = find_start(subset.samples), []
+    for pilot in pilots:
+        A = climber.climb_pilot(subset, start, pilot)
+        # l_p of samples as they are tells nothing of normalised ones
+        suited = models if isinstance(pilot.objective, SmoothL1) else models[:1]
+        candidates += [Candidate(pilot, A, model, judge(subset, order, A, model)) for model in suited]
+    return max(candidates, key=lambda candidate: candidate.value)
+
+
+def choose_model(subset: Subset, order: Order, state: State, models: Sequence[Model]) -> Model:
+    """Judge the models once more, with the narrower densities of a climb."""
+    return max(models, key=lambda model: judge(subset, order, state.A, model, get_widths(state)))
+
+
+def get_widths(state: State) -> Array:
+    """Narrowest widths (m,) of the densities that a climb of the likelihood ended with."""
+    assert isinstance(state.objective, Density)
+    return state.objective.narrowest
+
+
+def is_worth_climbing(samples: Samples, order: Order, candidate: Candidate, climber: Climber) -> bool:
+    """Whether the likelihood finds better atoms than its pilot, by cross-validation, the atoms included."""
+    gain, fold = 0.0, order.assign_parts(FOLDS)
+    for k in range(FOLDS):
+        kept, held_out = gather(samples, order.keep(fold != k)), gather(samples, order.keep(fold == k))
+        first = climber.climb_pilot(kept, find_start(kept.samples), candidate.pilot)
+        state = climber.climb_likelihood(kept, State(first, Density.begin(len(first))), candidate.model)
+        gain += judge_on(kept, held_out, state.A, candidate.model, get_widths(state))
+        gain -= judge_on(kept, held_out, first, candidate.model, None)
+    return gain > 0
+
+
+def judge_on(kept: Subset, held_out: Subset, A: Array, model: Model, blur: Array | None) -> float:
+    """Log-likelihood of samples to which nothing was fitted."""
+    density = Density.begin(len(A)).refit(view(kept, model).encode(A), blur)
+    return float(view(held_out, model).encode(A).sum(lambda Z, half: density.judge(Z)))  # noqa: ARG005

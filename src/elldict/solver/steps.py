@@ -1,0 +1,99 @@
+"""How atoms move: the paper's power step, and quasi-Newton steps on rotations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from elldict.samples.base import Array
+from elldict.solver.evaluate import Angles
+
+LONGEST, LONGEST_ANGLE = 0.3, 0.5  # root mean square of the angles of an atom; angle of a pair
+MEMORY = 10  # pairs of steps and changes of the slope
+SHORTER, MAX_SHORTER = 0.3, 4  # factor by which a step is shortened after which the value is lower; how often
+FALL = 1e-9  # relative fall of the value that is rounding
+LEAST_PRODUCT = 1e-10  # cosine of a step and a change of the slope below which the pair says nothing
+
+
+def polar(G: Array) -> Array:
+    """Find the orthonormal rows nearest to G (m, n)."""
+    U, _, V = np.linalg.svd(G, full_matrices=False)
+    return np.asarray(U @ V)
+
+
+def rotate(A: Array, angles: Array) -> Array:
+    """Rotate rows by antisymmetric angles (Cayley transform)."""
+    return np.asarray(2 * np.linalg.solve(np.eye(len(A)) - angles / 2, A) - A)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A step that was taken: from where, by which angles, and what was known there."""
+
+    A: Array
+    value: float
+    slope: Array
+    angles: Array
+
+
+@dataclass(frozen=True)
+class QuasiNewton:
+    """L-BFGS on the angles of pairs of atoms, preconditioned by their curvatures; it holds what it remembers."""
+
+    last: Trial | None = None
+    pairs: tuple[tuple[Array, Array, float], ...] = ()  # angles, change of the slope, their product
+    longest: float = LONGEST
+    n_shortened: int = 0
+
+    def fell(self, value: float) -> bool:
+        """Whether the last step lowered the value, and can be shortened."""
+        if self.last is None or self.n_shortened == MAX_SHORTER:
+            return False
+        return value < self.last.value - FALL * abs(self.last.value)
+
+    def shorten(self) -> tuple[QuasiNewton, Array]:
+        """Take less of the last step."""
+        assert self.last is not None
+        angles = SHORTER * self.last.angles
+        longest = 2 * math.sqrt(np.sum(angles * angles) / len(angles))
+        last = replace(self.last, angles=angles)
+        return replace(self, last=last, n_shortened=self.n_shortened + 1, longest=longest), rotate(last.A, angles)
+
+    def take(self, A: Array, at: Angles, *, forget: bool = False) -> tuple[QuasiNewton, Array]:
+        """Move towards the maximiser of a quadratic model; `forget` what was learned of an objective that changed."""
+        longest = self.longest if self.n_shortened else min(LONGEST, 2 * self.longest)
+        pairs = () if forget else self._remember(at.slope)
+        angles = solve_two_loops(at.slope, at.curvature, pairs)
+        if np.sum(angles * at.slope) <= 0:
+            pairs, angles = (), at.slope / at.curvature
+        angles = np.clip(angles, -LONGEST_ANGLE, LONGEST_ANGLE)
+        length = math.sqrt(np.sum(angles * angles) / len(A))
+        angles = angles * min(1.0, longest / max(length, 1e-300))
+        return QuasiNewton(Trial(A, at.value, at.slope, angles), pairs, longest), rotate(A, angles)
+
+    def _remember(self, slope: Array) -> tuple[tuple[Array, Array, float], ...]:
+        """Add how the slope changed along the last step."""
+        if self.last is None:
+            return self.pairs
+        angles, change = self.last.angles, self.last.slope - slope
+        product = float(np.sum(angles * change))
+        if product <= LEAST_PRODUCT * math.sqrt(np.sum(angles * angles) * np.sum(change * change)):
+            return self.pairs
+        return (*self.pairs[1 - MEMORY :], (angles, change, product))
+
+
+def solve_two_loops(slope: Array, curvature: Array, pairs: tuple[tuple[Array, Array, float], ...]) -> Array:
+    """Apply the inverse Hessian of L-BFGS to a slope (Nocedal and Wright, algorithm 7.4)."""
+    angles, shares = slope, []
+    for along, change, product in reversed(pairs):
+        shares.append(np.sum(along * angles) / product)
+        angles = angles - shares[-1] * change
+    angles = angles / curvature
+    if pairs:
+        _, change, product = pairs[-1]
+        angles = angles * (product / np.sum(change**2 / curvature))
+    for along, change, product in pairs:
+        angles = angles + (shares.pop() - np.sum(change * angles) / product) * along
+    return angles
