@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import BENCHMARK_RESULTS, ROOT
+from experiments.benchmarks import ablation
 from experiments.benchmarks.ica.__main__ import read_rows
 from experiments.benchmarks.limit import rows as limit_rows
 from experiments.benchmarks.limit.fits import Fits, Result
@@ -275,7 +276,13 @@ def tabulate_grid() -> str:
     return text + write_table(head, lines)
 
 
+def tabulate_ablation() -> str:
+    """What each part of the new core earns."""
+    return "\n".join(ablation.list_lines(json.loads(ablation.RESULTS.read_text(encoding="utf-8"))))
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "ablation": tabulate_ablation,
     "real": tabulate_real,
     "real-short": tabulate_real_in_short,
     "ica": tabulate_ica,

@@ -203,7 +203,8 @@ def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[O
     chosen = choose_candidate(subset, some, pilots, models, climber)
     A, model = chosen.A, chosen.model
     for stride in strides if options.refine is None else strides[:1]:
-        A = climber.climb_pilot(gather(white, order.thin_out(stride)), A, chosen.pilot)
+        if stride < first:
+            A = climber.climb_pilot(gather(white, order.thin_out(stride)), A, chosen.pilot)
     estimate = replace(estimate, order=order, pilot=chosen.pilot.name)
     if options.refine is None or (r < FEW * n and not is_worth_climbing(white, order, chosen, climber)):
         density = Density.begin(n).refit(view(gather(white, order), model).encode(A))
