@@ -128,7 +128,7 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     if isinstance(state.objective, Density) and estimate.order is not None and state.reason is not Reason.STOPPED:
         gaussian = find_gaussian(state.objective.negentropy, len(estimate.order)) & ~exact
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
-    findings += check_components(state, gaussian[order])
+    findings += check_components(state, gaussian[order], estimate.statistics)
     if errors is None:
         errors = np.where(exact, ROUNDING, np.nan)
     return Result(

@@ -33,13 +33,7 @@ class Finding:
 def check_samples(statistics: Statistics, whitening: Whitening, n_components: int | None) -> Iterator[Finding]:
     """Check what the first pass tells."""
     r, n = statistics.n_samples, len(statistics.mean)
-    if r <= n:
-        yield Finding(
-            NotIdentifiableWarning,
-            f"{r} samples of {n} features do not determine a dictionary: give more samples than features, or fewer "
-            "n_components with whiten=True.",
-        )
-    elif whitening.rank < min(n, n_components or n):
+    if whitening.rank < min(r - 1, n, n_components or n):
         yield Finding(
             RankWarning,
             f"X has rank {whitening.rank}, below {n_components or n}: components are found in the directions in which "
@@ -54,7 +48,7 @@ def check_samples(statistics: Statistics, whitening: Whitening, n_components: in
         )
 
 
-def check_components(state: State, is_gaussian: Mask) -> Iterator[Finding]:
+def check_components(state: State, is_gaussian: Mask, statistics: Statistics) -> Iterator[Finding]:
     """Check the end of a fit."""
     gaussian = np.flatnonzero(is_gaussian)
     if len(gaussian) > 1:
@@ -63,6 +57,13 @@ def check_components(state: State, is_gaussian: Mask) -> Iterator[Finding]:
             f"Components {list_components(gaussian)} are not identifiable: on held-out samples their codes cannot be "
             "distinguished from Gaussian noise. Interpret only the subspace that they span; the other components are "
             "unaffected. More samples or a smaller n_components may help.",
+        )
+    if state.reason is Reason.TOO_FEW:
+        yield Finding(
+            NotIdentifiableWarning,
+            f"{statistics.n_samples} samples of {len(statistics.mean)} features are too few to prefer any rotation of "
+            f"{len(state.A)} components: each needs at least two. Give more samples, or a smaller n_components "
+            "with whiten=True.",
         )
     if state.reason is Reason.MAX_ITER:
         yield Finding(

@@ -46,7 +46,9 @@ class Order:
 
     def assign_parts(self, n_parts: int) -> Index:
         """Assign samples to parts in turn, equal ones to the same part."""
-        _, rank = np.unique(self.group, return_inverse=True)
+        distinct, rank = np.unique(self.group, return_inverse=True)
+        if len(distinct) < n_parts:  # no part is left empty
+            rank = np.arange(len(self))
         return np.asarray(rank % n_parts, dtype=np.intp)
 
 

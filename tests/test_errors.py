@@ -1,0 +1,261 @@
+"""Estimated errors: replication on parts of the samples, and exact recovery."""
+
+import math
+
+import numpy as np
+import pytest
+
+from elldict.errors.exact import find_exact
+from elldict.errors.splits import (
+    BLOCKS,
+    MANY,
+    MIN_PER_COMPONENT,
+    assign_parts,
+    convert_difference,
+    estimate_errors,
+    match,
+)
+from elldict.fit import Options, fit
+from elldict.samples.arrays import ArraySamples
+
+
+def draw_atoms(n, seed=7):
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
+
+
+# --- parts of the samples ---------------------------------------------------------------------------------------------
+
+
+def rotate_first(n, angle):
+    """Columns of the identity, the first two rotated by an angle."""
+    R = np.eye(n)
+    R[:2, :2] = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+    return R
+
+
+def count_samples(m, n_parts):
+    """Number of samples with m codes each that are cut into this many parts."""
+    return math.ceil(MANY / m) if n_parts == 2 else 600
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("n", [3, 20])
+def test_estimate_errors_of_halves_that_differ_is_d_over_4_minus_3_d(n, angle):
+    errors = estimate_errors(
+        np.eye(n), count_samples(n, 2), lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle)
+    )
+    d = 1 - math.cos(angle) ** 4
+    np.testing.assert_allclose(errors[:2], d / (4 - 3 * d), atol=1e-14)
+    np.testing.assert_array_equal(errors[2:], 0)
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("n", [3, 20])
+def test_estimate_errors_of_thirds_takes_the_mean_of_three_differences(n, angle):
+    # one of three fits is off: two of three differences are d, and a difference is 3/2 of the error of all samples
+    errors = estimate_errors(np.eye(n), 600, lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle))
+    d = 2 / 3 * (1 - math.cos(angle) ** 4)
+    np.testing.assert_allclose(errors[:2], d / (1.5 - 0.5 * d), atol=1e-14)
+
+
+@pytest.mark.parametrize("n_parts", [2, 3])
+@pytest.mark.parametrize("n", [3, 20])
+def test_estimate_errors_fits_all_samples_but_those_of_one_part(n, n_parts):
+    r, seen = count_samples(n, n_parts), []
+    estimate_errors(np.eye(n), r, lambda index: seen.append(index) or np.eye(n))
+    # few components and few samples: two splits
+    assert len(seen) == n_parts * (2 if (n, n_parts) == (3, 3) else 1)
+    for first in range(0, len(seen), n_parts):
+        counts = np.bincount(np.concatenate(seen[first : first + n_parts]), minlength=r)
+        np.testing.assert_array_equal(counts, n_parts - 1)
+    assert len({index.tobytes() for index in seen}) == len(seen)
+
+
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_estimate_errors_of_fits_without_anything_in_common_is_one(n_parts):
+    r, blocks = count_samples(2, n_parts), [np.eye(6)[:, 2 * k : 2 * k + 2] for k in range(3)]
+    calls = iter(range(100))
+    errors = estimate_errors(blocks[0], r, lambda index: blocks[next(calls) % n_parts])
+    np.testing.assert_array_equal(errors, 1)
+
+
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_estimate_errors_of_averages_has_the_mean_of_their_true_error(n_parts):
+    """Columns whose angles are averages of noise: their errors 1 - cos^4, 2 angle^2 where small, are known."""
+    n, n_draws = 3, 300 if n_parts == 3 else 60
+    r = count_samples(n, n_parts)
+    stated = []
+    for seed in range(n_draws):
+        noise = np.random.default_rng(seed).standard_normal(r)
+        stated.append(estimate_errors(np.eye(n), r, lambda index, noise=noise: rotate_first(n, noise[index].mean()))[0])
+    # chi-squares of one degree of freedom for halves, of two for two splits in thirds: a relative error of sqrt(2 / 60)
+    # and sqrt(1 / 300); the means of the formula and of 1 - cos^4 differ by a share of 1 / r
+    chance = math.sqrt(2 / n_draws) if n_parts == 2 else math.sqrt(1 / n_draws)
+    np.testing.assert_allclose(np.mean(stated) / (2 / r), 1, atol=4 * chance)
+
+
+def test_convert_difference_is_right_at_both_ends():
+    for n_parts, c in ((2, 4.0), (3, 1.5)):
+        np.testing.assert_array_equal(convert_difference(np.array([0.0, 1.0]), n_parts), [0, 1])
+        np.testing.assert_allclose(convert_difference(np.array([1e-9]), n_parts), 1e-9 / c, rtol=1e-6)
+        assert np.all(np.diff(convert_difference(np.linspace(0, 1, 50), n_parts)) > 0)
+
+
+def test_estimate_errors_does_not_depend_on_order_sign_and_scale_of_columns():
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((13, 13))
+
+    def fit_columns(index):
+        near = columns + 0.01 * np.random.default_rng(len(index) + int(index[0])).standard_normal((13, 13))
+        if not shuffled:
+            return near
+        order = rng.permutation(13)
+        return (near * rng.choice([-1, 1], 13) * rng.uniform(0.1, 10, 13))[:, order]
+
+    shuffled = False
+    plain = estimate_errors(columns, 999, fit_columns)
+    shuffled = True
+    np.testing.assert_allclose(estimate_errors(columns, 999, fit_columns), plain, rtol=1e-9)
+    np.testing.assert_allclose(estimate_errors(columns * 7, 999, fit_columns), plain, rtol=1e-9)
+    assert np.all(plain > 0)
+
+
+@pytest.mark.parametrize(("n_samples", "enough"), [(14, False), (18, True)])
+def test_estimate_errors_with_too_few_samples_is_none(n_samples, enough):
+    # two thirds of the samples have to be two for each of five components
+    assert MIN_PER_COMPONENT == 2
+    errors = estimate_errors(np.eye(5), n_samples, lambda index: np.eye(5))
+    assert (errors is not None) == enough
+
+
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_assign_parts_alternates_between_blocks_of_consecutive_samples(n_parts):
+    part = assign_parts(50 * BLOCKS, BLOCKS, n_parts)
+    np.testing.assert_array_equal(part, np.repeat(np.arange(BLOCKS) % n_parts, 50))
+    np.testing.assert_array_equal(np.bincount(part), np.full(n_parts, 50 * BLOCKS // n_parts))
+
+
+@pytest.mark.parametrize("n_samples", [3, 40, 41, 85, 1001])
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_assign_parts_of_any_number_of_samples_are_of_almost_equal_size(n_samples, n_parts):
+    sizes = np.bincount(assign_parts(n_samples, BLOCKS, n_parts), minlength=n_parts)
+    assert np.min(sizes) > 0
+    # all parts have the same number of blocks, or one less; each block of a part may have one sample less
+    assert np.max(sizes) - np.min(sizes) <= BLOCKS // n_parts
+
+
+@pytest.mark.parametrize("groups", [[3, 1, 3, 2, 2, 1, 4], ["c", "a", "c", "b", "b", "a", "d"]])
+def test_assign_parts_of_groups_keeps_them_whole_and_takes_turns_in_the_order_of_labels(groups):
+    np.testing.assert_array_equal(assign_parts(7, BLOCKS, 2, np.array(groups)), [0, 0, 0, 1, 1, 0, 1])
+    np.testing.assert_array_equal(assign_parts(7, BLOCKS, 3, np.array(groups)), [2, 0, 2, 1, 1, 0, 0])
+
+
+def test_estimate_errors_passes_groups_on():
+    groups, seen = np.arange(60) % 3, set()
+    estimate_errors(np.eye(3), 60, lambda index: seen.add(frozenset(groups[index])) or np.eye(3), groups)
+    assert seen == {frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
+
+
+def test_match_finds_the_partner_of_each_column_one_to_one():
+    rng = np.random.default_rng(0)
+    columns = np.linalg.qr(rng.standard_normal((8, 8)))[0][:, :5] * [1, 2, 3, 4, 5]
+    order, signs = rng.permutation(5), np.array([1, -1, -1, 1, -1])
+    partners = match(columns, (columns * signs)[:, order] * 1e-3)
+    np.testing.assert_allclose(partners, columns * signs / [1, 2, 3, 4, 5], atol=1e-12)
+    # two columns close to the same other one: only one gets it
+    close = np.array([[1.0, 1.0], [0.0, 0.1]])
+    found = match(close, np.array([[1.0, 0.0], [0.0, 1.0]]))
+    np.testing.assert_array_equal(found, np.eye(2))
+
+
+def test_match_with_fewer_others_leaves_zeros():
+    partners = match(np.eye(4), 2 * np.eye(4)[:, [2, 0]])
+    np.testing.assert_array_equal(partners, np.diag([1.0, 0, 1, 0]))
+
+
+@pytest.mark.parametrize("n", [6, 14])
+@pytest.mark.parametrize("law", ["laplace", "sparse"])
+def test_estimated_error_is_within_a_factor_of_the_true_one(law, n):
+    """Means over seeds and atoms; single atoms vary like chi-squares of n - 1 angles."""
+    A, stated, true = draw_atoms(n), [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        Z = rng.laplace(size=(60 * n, n))
+        if law == "sparse":
+            Z = rng.standard_normal((60 * n, n)) * (rng.random((60 * n, n)) < 0.3) + 0.2 * rng.standard_normal(
+                (60 * n, n)
+            )
+        result = fit(ArraySamples(Z @ A), Options())
+        assert result.has_replicates
+        assert not result.is_exact
+        stated.append(np.mean(result.component_errors))
+        true.append(1 - np.mean(np.max((A @ result.mixing) ** 4, axis=1)))
+    assert 1 / 2.5 < np.mean(stated) / np.mean(true) < 2.5
+
+
+# --- exact recovery ---------------------------------------------------------------------------------------------------
+
+M = 6
+
+
+def draw_sparse(r, m=M, density=0.4, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((r, m)) * (rng.random((r, m)) < density) * rng.uniform(0.5, 2, m)
+
+
+def test_find_exact_finds_all_atoms_of_noiseless_sparse_codes():
+    assert np.all(find_exact(draw_sparse(300)))
+
+
+def test_find_exact_with_rounding_still_finds_them():
+    Q = draw_atoms(M)
+    assert np.all(find_exact(draw_sparse(300) @ Q @ Q.T))
+
+
+def test_find_exact_with_noise_finds_none():
+    Z = draw_sparse(300)
+    assert not np.any(find_exact(Z + 1e-6 * np.random.default_rng(1).standard_normal(Z.shape)))
+
+
+@pytest.mark.parametrize("angle", [math.pi / 4, 0.3, 1e-6])
+def test_find_exact_after_a_rotation_of_two_atoms_finds_the_others_only(angle):
+    # rotated codes are zero where both were: four directions are left to them, and not five
+    Z = draw_sparse(2000, density=0.3) @ rotate_first(M, angle)
+    np.testing.assert_array_equal(find_exact(Z), [False, False, True, True, True, True])
+
+
+def test_find_exact_needs_more_zeros_than_any_atom_has():
+    # any five samples have a direction orthogonal to them: zeros of six rows say nothing
+    Z = np.random.default_rng(0).standard_normal((500, M))
+    Z[: M - 1, 0] = 0
+    assert not np.any(find_exact(Z))
+    Z[: 2 * M, 0] = 0
+    np.testing.assert_array_equal(find_exact(Z), [True] + [False] * (M - 1))
+
+
+def test_find_exact_of_dense_codes_finds_none():
+    assert not np.any(find_exact(np.random.default_rng(0).laplace(size=(1000, M))))
+
+
+def test_find_exact_of_a_single_atom_finds_it_where_it_has_zeros():
+    Z = np.random.default_rng(0).standard_normal((50, 1))
+    assert not find_exact(Z)[0]
+    Z[:20] = 0
+    assert find_exact(Z)[0]
+
+
+@pytest.mark.parametrize(
+    ("noise", "whiten", "is_exact"), [(0.0, False, True), (1e-6, False, False), (0.0, True, False)]
+)
+def test_fit_states_exact_recovery_without_noise_and_without_whitening_only(noise, whiten, is_exact):
+    A = draw_atoms(M)
+    X = (draw_sparse(1500) / np.linspace(0.5, 2, M) + noise * np.random.default_rng(1).standard_normal((1500, M))) @ A
+    result = fit(ArraySamples(X), Options(whiten=whiten, center=whiten))
+    assert result.is_exact == is_exact
+    assert result.has_replicates != is_exact
+    error = 1 - np.mean(np.max((A @ result.mixing / np.linalg.norm(result.mixing, axis=0)) ** 4, axis=1))
+    if is_exact:
+        assert error < 1e-14
+        np.testing.assert_array_equal(result.component_errors, 1e-15)
+    else:
+        assert np.all(result.component_errors > 1e-15)

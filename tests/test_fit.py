@@ -1,0 +1,498 @@
+"""Whole fits: invariances, accuracy, few samples and other edge cases, options, what a result holds."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
+
+from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
+from elldict.fit import Options, fit
+from elldict.samples.arrays import ArraySamples
+from elldict.solver.climb import Reason
+from elldict.solver.starts import draw_start
+
+DENSITY, NOISE = 0.3, 0.1
+DRAW = {
+    "laplace": lambda rng, shape: rng.laplace(size=shape) / math.sqrt(2),
+    "uniform": lambda rng, shape: rng.uniform(-1, 1, shape) * math.sqrt(3),
+    "exponential": lambda rng, shape: rng.exponential(size=shape) - 1,
+    "sparse": lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < DENSITY),
+    "noisy": lambda rng, shape: DRAW["sparse"](rng, shape) + NOISE * rng.standard_normal(shape),
+    "gauss": lambda rng, shape: rng.standard_normal(shape),
+}
+
+
+def draw_atoms(n, seed=5):
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
+
+
+def draw(law, r, n, seed=0):
+    return DRAW[law](np.random.default_rng(seed), (r, n))
+
+
+def run(X, observers=(), n_threads=1, **options):
+    """Fit without error bars unless they are asked for."""
+    return fit(ArraySamples(X, n_threads), Options(**{"error_bars": False, **options}), observers)
+
+
+def measure_errors(columns, mixing):
+    """1 - cos^4 of each true column (n, m) and the closest found one."""
+    true, found = columns / np.linalg.norm(columns, axis=0), mixing / np.linalg.norm(mixing, axis=0)
+    return 1 - np.max((true.T @ found) ** 4, axis=1)
+
+
+def are_same(columns, mixing):
+    """Whether columns agree up to sign and order."""
+    true, found = columns / np.linalg.norm(columns, axis=0), mixing / np.linalg.norm(mixing, axis=0)
+    cosines = np.abs(true.T @ found)
+    partner = np.argmax(cosines, axis=1)
+    sines = [np.linalg.norm(t - f * (t @ f)) for t, f in zip(true.T, found.T[partner], strict=True)]
+    return sorted(partner) == list(range(columns.shape[1])) and max(sines) < 1e-6
+
+
+# --- invariances ------------------------------------------------------------------------------------------------------
+
+KINDS = {
+    "laplace": draw("laplace", 1200, 5) @ draw_atoms(5),
+    "exponential": draw("exponential", 1200, 5) @ draw_atoms(5),
+    "few": draw("laplace", 40, 5) @ draw_atoms(5),  # cross-validated
+    "unit norms": draw("laplace", 1200, 5) @ draw_atoms(5),
+}
+KINDS["unit norms"] /= np.linalg.norm(KINDS["unit norms"], axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def fitted(request):
+    X = KINDS[request.param]
+    return X, run(X).mixing
+
+
+def test_fit_does_not_depend_on_the_order_of_rows(fitted):
+    X, mixing = fitted
+    assert are_same(run(np.random.default_rng(1).permutation(X)).mixing, mixing)
+
+
+def test_fit_rotates_with_the_samples(fitted):
+    X, mixing = fitted
+    Q = draw_atoms(5, seed=9)
+    assert are_same(run(X @ Q).mixing, Q.T @ mixing)
+
+
+def test_fit_does_not_depend_on_the_sign_of_samples(fitted):
+    X, mixing = fitted
+    assert are_same(run(-X).mixing, mixing)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-5, 1e300])
+def test_fit_of_scaled_samples_has_the_same_atoms_and_scaled_codes(fitted, scale):
+    X, mixing = fitted
+    result = run(X * scale)
+    assert are_same(result.mixing, mixing)
+    np.testing.assert_allclose(result.code_std / scale, run(X).code_std, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(result.mixing, axis=0), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_whitened_fit_of_scaled_samples_has_scaled_columns(scale):
+    X = KINDS["laplace"] + 1
+    one, other = (run(each, whiten=True, center=True) for each in (X, X * scale))
+    np.testing.assert_allclose(other.mixing / scale, one.mixing, atol=1e-6)
+    np.testing.assert_allclose(other.mean / scale, one.mean, rtol=1e-9)
+    np.testing.assert_allclose(one.code_std, 1, rtol=1e-9)
+
+
+def test_whitened_fit_follows_any_invertible_matrix_and_offset():
+    X, B = KINDS["laplace"], np.random.default_rng(2).standard_normal((5, 5))
+    mixing = run(X, whiten=True, center=True).mixing
+    assert are_same(run(X @ B + 100, whiten=True, center=True).mixing, B.T @ mixing)
+
+
+def test_fit_with_more_threads_gives_the_same_bits():
+    X = draw("noisy", 70_000, 5) @ draw_atoms(5)  # more than one block
+    mixings = [run(X, n_threads=n).mixing for n in (1, 2, 3)]
+    np.testing.assert_array_equal(mixings[1], mixings[0])
+    np.testing.assert_array_equal(mixings[2], mixings[0])
+
+
+def test_fit_does_not_write_to_its_samples():
+    X = KINDS["laplace"].copy()
+    X.setflags(write=False)
+    run(X, whiten=True, center=True, error_bars="auto")
+    np.testing.assert_array_equal(X, KINDS["laplace"])
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_fit_of_single_precision_is_that_of_the_same_numbers_in_double_precision(whiten):
+    X = KINDS["laplace"].astype(np.float32)
+    one, other = (run(each, whiten=whiten) for each in (X, X.astype(np.float64)))
+    np.testing.assert_array_equal(one.mixing, other.mixing)
+    # rounded to 6e-8: angles change by no more than some 1e-6, not by another maximum
+    np.testing.assert_allclose(one.mixing, run(KINDS["laplace"], whiten=whiten).mixing, atol=1e-4)
+
+
+# --- accuracy ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("r", "n", "density"), [(200, 6, 0.3), (2000, 10, 0.1), (2000, 10, 0.4), (9000, 4, 0.5)])
+def test_fit_of_noiseless_sparse_codes_is_exact(r, n, density):
+    rng, A = np.random.default_rng(1), draw_atoms(n)
+    Z = rng.standard_normal((r, n)) * (rng.random((r, n)) < density)
+    result = run(Z @ A)
+    assert np.max(measure_errors(A.T, result.mixing)) < 1e-14
+    assert result.state.reason is Reason.ROUNDING
+    assert result.converged
+    assert result.is_exact
+    np.testing.assert_array_equal(result.component_errors, 1e-15)
+
+
+def test_whitened_fit_keeps_densities_as_wide_as_whitening_blurs_codes():
+    # second moments are off by 1 / sqrt(r) for each of k codes
+    X = draw("sparse", 1500, 6) @ draw_atoms(6)
+    blur = math.sqrt(6 / 1500)
+    whitened, raw = run(X, whiten=True), run(X)
+    assert np.min(whitened.state.blur) >= blur * (1 - 1e-9)
+    assert np.min(whitened.state.objective.narrowest) >= blur * (1 - 1e-9)
+    assert np.max(raw.state.blur) < 1e-9
+
+
+def find_bound(law, n, r):
+    """Mean error 1 - cos^4 of an efficient estimate of an orthonormal basis.
+
+    Scores g of codes of variance v have E g z = 1, so the angle of a pair has the information
+    r E (g_i z_j - g_j z_i)^2 = 2 r (J v - 1), J = E g^2; and an error is twice the sum of n - 1 squared angles.
+    """
+    if law == "laplace":
+        return (n - 1) / r  # J v = 2
+    variances, weights = np.array([NOISE**2, 1 + NOISE**2]), np.array([1 - DENSITY, DENSITY])
+
+    def integrand(z):
+        parts = weights * norm.pdf(z, 0, np.sqrt(variances))
+        return np.sum(parts * z / variances) ** 2 / np.sum(parts)
+
+    J = 2 * quad(integrand, 0, 8, points=[0.1, 0.3, 1], limit=200)[0]
+    return (n - 1) / (r * (J * np.sum(weights * variances) - 1))
+
+
+@pytest.mark.parametrize("law", ["noisy", "laplace"])
+def test_fit_reaches_the_cramer_rao_bound(law):
+    n, r, seeds, A = 8, 5000, range(6), draw_atoms(8)
+    errors = [np.mean(measure_errors(A.T, run(draw(law, r, n, seed) @ A).mixing)) for seed in seeds]
+    # 28 angles in each of 6 fits; estimated densities cost a few per cent
+    chance = math.sqrt(2 / (len(seeds) * n * (n - 1) / 2))
+    ratio = np.mean(errors) / find_bound(law, n, r)
+    assert 1 - 4 * chance < ratio < 1.1 + 4 * chance
+
+
+@pytest.mark.parametrize(
+    ("law", "per_feature", "factor"),
+    [
+        # at 10 n the errors of Laplace codes, .3, are far from small: of higher order
+        ("laplace", (10, 30, 500), 5.0),
+        ("noisy", (10, 30, 500), 4.0),
+        # below some 30 n, flat and skewed codes are found in some draws of samples and not in others
+        ("uniform", (50, 150, 500), 4.0),
+        ("exponential", (50, 150, 500), 4.0),
+    ],
+)
+def test_fit_error_times_samples_is_almost_constant(law, per_feature, factor):
+    n, A, scaled = 8, draw_atoms(8), []
+    for ratio in per_feature:
+        errors = [np.mean(measure_errors(A.T, run(draw(law, ratio * n, n, seed) @ A).mixing)) for seed in range(3)]
+        scaled.append(np.median(errors) * ratio * n)
+    # chance: 84 angles, 16%, about three times as much for the sixty quarters of a median
+    assert max(scaled) / min(scaled) < factor
+    assert scaled[-1] <= scaled[0] * 1.5
+
+
+@pytest.mark.parametrize("law", ["laplace", "noisy"])
+def test_fit_error_does_not_jump_where_cross_validation_begins(law):
+    n, A = 6, draw_atoms(6)
+    below, above = (
+        np.mean([measure_errors(A.T, run(draw(law, 60, n, seed)[:r] @ A).mixing) for seed in range(4)])
+        for r in (59, 60)
+    )
+    # the same samples but for one: two ways to decide, of which neither may be much worse
+    assert 0.5 < above / below < 2
+
+
+def test_fit_of_a_common_scale_normalises_samples():
+    A, errors = draw_atoms(6), []
+    for seed in (1, 2, 3):
+        scale = np.exp(np.random.default_rng(seed + 3).standard_normal((1000, 1)))
+        X = draw("laplace", 1000, 6, seed) * scale @ A
+        result = run(X)
+        assert result.is_normalized
+        errors.append(np.mean(measure_errors(A.T, result.mixing)))
+    # 45 angles, a fifth; scales that are unknown cost up to a half
+    assert np.mean(errors) < 2.5 * find_bound("laplace", 6, 1000)
+    assert not run(X, normalize=None).is_normalized
+    plain = draw("laplace", 1000, 6) @ A
+    assert not run(plain).is_normalized
+    assert run(plain, normalize="samples").is_normalized
+
+
+# --- edge cases -------------------------------------------------------------------------------------------------------
+
+
+def check_finite(result, n, m):
+    assert result.mixing.shape == (n, m)
+    assert result.unmixing.shape == (m, n)
+    for name in ("mixing", "unmixing", "mean", "code_std"):
+        assert np.all(np.isfinite(getattr(result, name))), name
+    np.testing.assert_allclose(result.unmixing @ result.mixing, np.eye(m), atol=1e-8)
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("whiten", [False, True])
+def test_fit_of_few_samples_gives_orthonormal_atoms_and_a_warning(r, whiten):
+    result = run(draw("laplace", r, 6), whiten=whiten)
+    check_finite(result, 6, min(r, 6))
+    assert NotIdentifiableWarning in [finding.category for finding in result.findings]
+
+
+@pytest.mark.parametrize("r", [7, 11])
+def test_fit_that_prefers_no_rotation_is_warned_of(r):
+    result = run(draw("laplace", r, 6))
+    assert result.state.reason is Reason.TOO_FEW
+    assert NotIdentifiableWarning in [finding.category for finding in result.findings]
+
+
+def test_fit_of_one_centred_sample_is_refused():
+    with pytest.raises(ValueError, match="direction"):
+        run(draw("laplace", 1, 6), whiten=True, center=True)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_fit_of_fewer_samples_than_features_is_warned_of(center):
+    result = run(draw("laplace", 20, 30), whiten=True, center=center)
+    check_finite(result, 30, 20 - center)
+    assert result.findings[0].category is NotIdentifiableWarning
+    assert "20 samples of 30 features" in result.findings[0].message
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_fit_of_few_features_finds_their_atoms(n, whiten):
+    A = draw_atoms(n)
+    result = run(draw("laplace", 3000, n) @ A, whiten=whiten)
+    check_finite(result, n, n)
+    # at most six times (n - 1) / r: three angles for n = 3, and whitening adds as much again
+    assert np.mean(measure_errors(A.T, result.mixing)) <= 6 * (n - 1) / 3000 + 1e-15
+    assert np.all(result.code_std > 0)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_fit_of_identical_rows_finds_their_direction_without_warnings():
+    run(np.ones((50, 3)) * [1.0, 2.0, 2.0])
+
+
+def test_fit_of_identical_rows_finds_their_direction():
+    X = np.ones((50, 3)) * [1.0, 2.0, 2.0]
+    result = run(X)
+    np.testing.assert_allclose(np.abs(result.mixing), np.array([[1], [2], [2]]) / 3, atol=1e-12)
+    assert [finding.category for finding in result.findings] == [RankWarning]
+
+
+def test_fit_of_identical_rows_centred_is_refused():
+    with pytest.raises(ValueError, match="direction"):
+        run(np.ones((50, 3)), center=True)
+
+
+def test_fit_of_a_constant_feature_leaves_it_out():
+    A = draw_atoms(3)
+    X = np.c_[draw("laplace", 3000, 3) @ A, np.full(3000, 5.0)]
+    for whiten in (False, True):
+        result = run(X, center=True, whiten=whiten)
+        check_finite(result, 4, 3)
+        np.testing.assert_allclose(result.mixing[3], 0, atol=1e-12)
+        assert np.max(measure_errors(A.T, result.mixing[:3])) < 0.02
+        assert RankWarning in [finding.category for finding in result.findings]
+
+
+@pytest.mark.parametrize("law", ["laplace", "noisy"])
+def test_fit_of_rows_that_come_four_times_is_as_good_as_of_single_ones(law):
+    A, once, four_times = draw_atoms(6), [], []
+    for seed in range(4):
+        X = draw(law, 300, 6, seed) @ A
+        repeated = np.random.default_rng(seed).permutation(np.repeat(X, 4, axis=0))
+        once.append(measure_errors(A.T, run(X).mixing))
+        four_times.append(measure_errors(A.T, run(repeated).mixing))
+    # samples of copies are the same: what differs is when a climb ends, and how densities are fitted
+    assert 0.8 < np.mean(four_times) / np.mean(once) < 1.25
+
+
+def test_fit_of_unit_norms_is_exact_without_noise_and_precise_with_it():
+    A = draw_atoms(8)
+    for law, limit in (("sparse", 1e-14), ("noisy", 2e-3)):
+        Z = draw(law, 2000, 8)
+        Z = Z[np.any(Z != 0, axis=1)]
+        result = run((Z / np.linalg.norm(Z, axis=1, keepdims=True)) @ A)
+        assert np.max(measure_errors(A.T, result.mixing)) < limit
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_fit_of_gaussian_sources_names_them_all(seed):
+    result = run(draw("gauss", 1000, 6, seed))
+    (finding,) = result.findings
+    assert finding.category is NotIdentifiableWarning
+    assert "Components 0, 1, 2, 3, 4, 5 are not identifiable" in finding.message
+
+
+def test_fit_of_some_gaussian_sources_names_these_only():
+    A, Z = draw_atoms(6), draw("gauss", 2000, 6)
+    Z[:, :3] = draw("laplace", 2000, 3, seed=1)
+    result = run(Z @ A)
+    (finding,) = result.findings
+    owner = np.argmax(np.abs(A @ result.mixing), axis=0)
+    named = ", ".join(map(str, np.flatnonzero(owner >= 3)))
+    assert f"Components {named} are not identifiable" in finding.message
+    assert np.max(measure_errors(A[:3].T, result.mixing)) < 0.03
+    # a single Gaussian source is determined by the others
+    Z[:, 3:5] = draw("laplace", 2000, 2, seed=2)
+    assert run(Z @ A).findings == ()
+
+
+def test_fit_of_12_sources_in_60_features_finds_them_after_whitening():
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((60, 12))
+    X = draw("laplace", 4000, 12) @ columns.T + 0.01 * rng.standard_normal((4000, 60)) + 3
+    result = run(X, whiten=True, center=True, n_components=12)
+    check_finite(result, 60, 12)
+    # columns are almost orthogonal; correlations by chance, of variance 1 / r, add half as much again; a factor of 2
+    assert np.mean(measure_errors(columns, result.mixing)) < 3 * find_bound("laplace", 12, 4000)
+    codes = (X - result.mean) @ result.unmixing.T
+    np.testing.assert_allclose(np.cov(codes.T, bias=True), np.eye(12), atol=1e-8)
+    assert result.findings == ()
+
+
+# --- the paper's algorithm, and fewer components ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_components", [None, 3])
+def test_fit_by_power_follows_algorithm_2(n_components):
+    X, p, tol = KINDS["laplace"], 4.0, 1e-4
+    m, seen = n_components or 5, []
+    result = run(
+        X,
+        [lambda state: seen.append(state.A) or False],
+        solver="power",
+        p=p,
+        tol=tol,
+        random_state=3,
+        n_components=n_components,
+        error_bars="auto",
+    )
+    A, n_iter, length = draw_start(m, 5, np.random.default_rng(3)), 0, math.inf
+    while length > tol:
+        Z = X @ A.T
+        U, _, V = np.linalg.svd((np.abs(Z) ** (p - 1) * np.sign(Z)).T @ X, full_matrices=False)
+        length, A, n_iter = np.linalg.norm(U @ V - A) / math.sqrt(m), U @ V, n_iter + 1
+        np.testing.assert_allclose(seen[n_iter - 1], A, atol=1e-8)
+    assert result.n_iter == n_iter > 3
+    assert result.state.reason is Reason.SMALL_STEP
+    assert are_same(result.mixing, A.T)
+    assert np.all(np.isnan(result.component_errors))
+    assert not result.has_replicates
+
+
+def test_fit_by_power_at_max_iter_is_warned_of():
+    result = run(KINDS["laplace"], solver="power", max_iter=2)
+    assert result.n_iter == 2
+    assert not result.converged
+    assert ConvergenceWarning in [finding.category for finding in result.findings]
+
+
+@pytest.mark.parametrize("random_state", [0, 1])
+def test_fit_of_fewer_components_finds_some_of_the_atoms(random_state):
+    A = draw_atoms(8)
+    result = run(draw("sparse", 4000, 8) @ A, n_components=3, p=4, random_state=random_state, error_bars="auto")
+    check_finite(result, 8, 3)
+    np.testing.assert_allclose(result.mixing.T @ result.mixing, np.eye(3), atol=1e-10)
+    # l_4: E of 8 codes of density .3 leaves an error of some 20 / r for each angle
+    assert np.max(measure_errors(result.mixing, A.T)) < 0.05
+    assert np.all(np.isnan(result.component_errors))
+    # without a seed: the start is that of fourth moments
+    np.testing.assert_array_equal(result.mixing, run(draw("sparse", 4000, 8) @ A, n_components=3, p=4).mixing)
+
+
+# --- results, warnings and observers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_result_orders_components_and_holds_their_codes(whiten):
+    Z = draw("laplace", 2000, 5) * [1.0, 1.1, 1.2, 1.3, 1.4]
+    X = Z @ draw_atoms(5) + [5, 0, 0, 0, 0]
+    result = run(X, whiten=whiten, center=True)
+    check_finite(result, 5, 5)
+    codes = (X - result.mean) @ result.unmixing.T
+    np.testing.assert_allclose(result.mean, X.mean(axis=0), atol=1e-10)
+    np.testing.assert_allclose(codes @ result.mixing.T + result.mean, X, atol=1e-10)
+    np.testing.assert_allclose(result.code_std, codes.std(axis=0), rtol=1e-9)
+    powers = np.mean(np.abs(codes) ** 3, axis=0)
+    assert np.all(np.diff(powers) <= 1e-9 * powers[0])
+    assert np.all(result.mixing[np.argmax(np.abs(result.mixing), axis=0), np.arange(5)] > 0)
+    assert result.n_passes > 4
+    assert result.n_iter > 2
+
+
+def test_result_has_error_bars_unless_they_are_not_wanted():
+    X = KINDS["laplace"]
+    result = run(X, error_bars="auto")
+    assert result.has_replicates
+    assert np.all((result.component_errors > 0) & (result.component_errors < 0.2))
+    without = run(X, error_bars=False)
+    assert not without.has_replicates
+    assert np.all(np.isnan(without.component_errors))
+    np.testing.assert_array_equal(without.mixing, result.mixing)
+
+
+def test_fit_of_samples_far_from_white_is_warned_of_unless_whitened():
+    X = draw("laplace", 1000, 4) * [1, 1, 1, 3]
+    (finding,) = run(X).findings
+    assert finding.category is NotWhiteWarning
+    assert run(X, whiten=True).findings == ()
+
+
+def test_fit_at_max_iter_is_warned_of():
+    result = run(draw("sparse", 500, 5) @ draw_atoms(5), max_iter=2)
+    assert not result.converged
+    assert [finding.category for finding in result.findings] == [ConvergenceWarning]
+    assert "in 2 iterations" in result.findings[0].message
+
+
+def test_fit_without_refinement_ends_with_its_pilot():
+    X = KINDS["laplace"]
+    result = run(X, refine=None)
+    assert result.pilot == "l3"  # the paper's objective, of whatever kind codes are
+    assert result.n_iter < run(X).n_iter
+    assert np.mean(measure_errors(draw_atoms(5).T, result.mixing)) < 0.05
+    assert not are_same(result.mixing, run(X).mixing)
+
+
+def test_observer_that_stops_always_ends_the_fit():
+    result = run(KINDS["laplace"], [lambda state: True], error_bars="auto")
+    assert result.state.reason is Reason.STOPPED
+    assert not result.converged
+    assert not result.has_replicates
+    check_finite(result, 5, 5)
+
+
+def test_observer_that_stops_once_ends_the_fit():
+    seen = []
+
+    def stop_second(state):
+        seen.append(state)
+        return len(seen) == 2
+
+    result = run(KINDS["laplace"], [stop_second])
+    assert len(seen) == 2
+    assert result.state.reason is Reason.STOPPED
+
+
+def test_observer_sees_every_iteration():
+    seen = []
+    result = run(KINDS["laplace"], [lambda state: seen.append(state.iteration) or False])
+    assert len(seen) == result.n_iter

@@ -1,0 +1,242 @@
+"""Objectives: values, derivatives, and the sign of codes less sparse than Gaussian ones."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import gamma
+
+from elldict.samples.arrays import ArraySamples
+from elldict.samples.subsample import Subset
+from elldict.solver.evaluate import evaluate
+from elldict.solver.objectives import Lp, MinusL4, SignedLp, SmoothL1
+from elldict.solver.steps import rotate
+
+DRAW = {
+    "laplace": lambda rng, shape: rng.laplace(size=shape),
+    "gauss": lambda rng, shape: rng.standard_normal(shape),
+    "uniform": lambda rng, shape: rng.uniform(-1, 1, shape),
+    "sparse": lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.2),
+}
+
+
+def encode(Z):
+    """Take samples as their own codes."""
+    subset = Subset(ArraySamples(Z), np.arange(len(Z)) % 2, Z.T @ Z / len(Z))
+    return subset.encode(np.eye(Z.shape[1]))
+
+
+def draw_white(r, laws, seed=0):
+    """Codes of several kinds, whose second moments are exactly the identity."""
+    rng = np.random.default_rng(seed)
+    Z = np.column_stack([DRAW[law](rng, r) for law in laws])
+    values, vectors = np.linalg.eigh(Z.T @ Z / r)
+    return Z @ (vectors / np.sqrt(values)) @ vectors.T
+
+
+def differentiate(function, x, h=1e-5):
+    """Central differences of fourth order of a function of one number."""
+    return (8 * (function(x + h) - function(x - h)) - function(x + 2 * h) + function(x - 2 * h)) / (12 * h)
+
+
+def differentiate_angles(function, n, h=1e-4):
+    """Derivatives of a function of a rotation (n, n) along the angle of each pair."""
+    slope = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i):
+            unit = np.zeros((n, n))
+            unit[i, j], unit[j, i] = 1, -1
+            slope[i, j] = differentiate(lambda t, unit=unit: function(rotate(np.eye(n), t * unit)), 0.0, h)
+    return slope - slope.T
+
+
+def standardize(Z):
+    return Z / np.sqrt(np.mean(Z * Z, axis=0))
+
+
+# --- functions whose value and derivatives belong together ------------------------------------------------------------
+
+PLAIN = {
+    "p=2.5": Lp(2.5),
+    "p=3": Lp(3.0),
+    "p=4": Lp(4.0),
+    "p=7": Lp(7.0),
+    "l1": SmoothL1(),
+    "l1 in other units": SmoothL1(3.0),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_terms_of_a_plain_objective_are_its_derivatives(name):
+    objective = PLAIN[name]
+    rng = np.random.default_rng(0)
+    Z = rng.uniform(0.2, 3, (20, 3)) * rng.choice([-1, 1], (20, 3))
+    terms = objective.terms(Z)
+    for row in range(len(Z)):
+        for column in range(Z.shape[1]):
+
+            def value(t, row=row, column=column):
+                moved = Z.copy()
+                moved[row, column] = t
+                return objective.terms(moved).value
+
+            # the value of 60 codes below 3^7 is rounded to 1e-12 at worst, and divided by the step, 1e-3
+            np.testing.assert_allclose(
+                terms.g[row, column], differentiate(value, Z[row, column], 1e-3), rtol=1e-6, atol=1e-8
+            )
+    slope = differentiate(lambda t: objective.terms(Z + t).g, 0.0, 1e-3)
+    np.testing.assert_allclose(terms.slope, slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("p", [2.5, 3.0, 4.0])
+def test_lp_value_is_the_sum_of_powers_also_at_zero(p):
+    Z = np.array([[0.0, -2.0], [1.5, 0.0]])
+    terms = Lp(p).terms(Z)
+    np.testing.assert_allclose(terms.value, 2**p + 1.5**p, rtol=1e-14)
+    np.testing.assert_array_equal(terms.g[[0, 1], [0, 1]], 0)
+    np.testing.assert_array_equal(terms.slope[[0, 1], [0, 1]], 0)
+
+
+def test_smooth_l1_refit_takes_the_root_mean_square_of_all_codes_as_its_unit():
+    Z = np.random.default_rng(0).laplace(size=(50, 3)) * [1, 2, 5]
+    objective = SmoothL1().refit(encode(Z))
+    np.testing.assert_allclose(objective.unit, math.sqrt(np.mean(Z**2)), rtol=1e-12)
+    np.testing.assert_allclose(objective.terms(Z).value, -np.sum(np.sqrt(Z**2 / np.mean(Z**2) + 1)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("objective", [Lp(3.0), Lp(4.0), SmoothL1()])
+def test_plain_objective_along_rotations_has_the_slope_of_its_terms(objective):
+    Z = np.random.default_rng(0).laplace(size=(300, 4))
+    objective = objective.refit(encode(Z))
+    expected = differentiate_angles(lambda R: objective.terms(Z @ R.T).value / len(Z), 4)
+    np.testing.assert_allclose(evaluate(encode(Z), objective).slope, expected, atol=1e-8)
+
+
+# --- objectives of standardised codes ---------------------------------------------------------------------------------
+#
+# The derivative of E |x|^p / p, x = z / sqrt(E z^2), is (|x|^(p-2) x - E|x|^p x) / std. To this, or to minus this, all
+# atoms add E|x|^p x / std, whose slopes are zero where codes are white: so E g z = E|x|^p, whatever the sign.
+
+
+@pytest.mark.parametrize("p", [2.5, 3.0, 4.0])
+@pytest.mark.parametrize("laws", [("laplace", "uniform", "sparse", "uniform"), ("laplace",) * 3, ("uniform",) * 3])
+def test_signed_lp_along_rotations_of_white_codes_has_the_slope_of_signed_moments(p, laws):
+    Z = draw_white(400, laws)
+    objective = SignedLp(p).refit(encode(Z))
+    sign = np.sign(objective.kappa)
+    np.testing.assert_array_equal(sign < 0, np.array(laws) == "uniform")
+    expected = differentiate_angles(
+        lambda R: np.sum(sign * np.mean(np.abs(standardize(Z @ R.T)) ** p, axis=0)) / p, len(laws)
+    )
+    assert np.max(np.abs(expected)) > 0.01
+    np.testing.assert_allclose(evaluate(encode(Z), objective).slope, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("laws", [("uniform",) * 3, ("laplace", "uniform", "gauss")])
+def test_minus_l4_along_rotations_of_white_codes_has_the_slope_of_fourth_moments(laws):
+    Z = draw_white(400, laws)
+    objective = MinusL4().refit(encode(Z))
+    expected = differentiate_angles(lambda R: -np.mean(standardize(Z @ R.T) ** 4) * len(laws) / 4, len(laws))
+    assert np.max(np.abs(expected)) > 0.01
+    np.testing.assert_allclose(evaluate(encode(Z), objective).slope, expected, atol=1e-8)
+
+
+def make_signed(p, Z):
+    """g and its derivative from their formula, for codes Z with any standard deviations and correlations."""
+    std = np.sqrt(np.mean(Z**2, axis=0))
+    x = Z / std
+    moment, low = np.mean(np.abs(x) ** p, axis=0), np.mean(np.abs(x) ** (p - 2), axis=0)
+    sign = np.where(moment < (p - 1) * low, -1.0, 1.0)
+
+    def g(z):
+        x = z / std
+        return (sign * (np.abs(x) ** (p - 2) * x - moment * x) + moment * x) / std
+
+    return g
+
+
+@pytest.mark.parametrize("p", [2.5, 3.0, 4.0])
+def test_signed_lp_terms_mirror_g_at_its_linear_part(p):
+    Z = np.random.default_rng(0).laplace(size=(100, 3)) * [1, 5, 2]
+    Z[:, 1:] = np.random.default_rng(1).uniform(-1, 1, (100, 2)) * [7, 0.1] + 0.3 * Z[:, :1]
+    terms, g = SignedLp(p).refit(encode(Z)).terms(Z), make_signed(p, Z)
+    np.testing.assert_allclose(terms.g, g(Z), rtol=1e-10)
+    # |x|^(p-2) has no second derivative at zero: steps are short beside the codes
+    np.testing.assert_allclose(terms.slope, (g(Z * (1 + 1e-6)) - g(Z * (1 - 1e-6))) / (2e-6 * Z), rtol=1e-7, atol=1e-7)
+    own = np.mean(terms.g * Z, axis=0)
+    np.testing.assert_allclose(own, np.mean(np.abs(standardize(Z)) ** p, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("objective", [SignedLp(3.0), SignedLp(4.0), MinusL4()])
+def test_objectives_of_standardised_codes_have_equal_linear_parts(objective):
+    # so that their curvature, E g z - E g' E z^2 for each atom, is |kappa|: here from the terms themselves
+    Z = np.random.default_rng(0).uniform(-1, 1, (200, 3)) * [1, 10, 100]
+    objective = objective.refit(encode(Z))
+    terms = objective.terms(Z)
+    own, curved = np.mean(terms.g * Z, axis=0), np.mean(terms.slope, axis=0) * np.mean(Z**2, axis=0)
+    np.testing.assert_allclose(own, objective.moment, rtol=1e-12)
+    kappa = 3 - objective.moment if isinstance(objective, MinusL4) else np.abs(objective.kappa)
+    np.testing.assert_allclose(own - curved, kappa, rtol=1e-10)
+    assert np.all(kappa > 0)
+
+
+def test_minus_l4_terms_are_those_of_their_formula():
+    Z = np.random.default_rng(0).laplace(size=(100, 3)) * [1, 5, 0.01]
+    std = np.sqrt(np.mean(Z**2, axis=0))
+    moment = np.mean((Z / std) ** 4, axis=0)
+    terms = MinusL4().refit(encode(Z)).terms(Z)
+    np.testing.assert_allclose(terms.value, -np.sum((Z / std) ** 4), rtol=1e-12)
+    np.testing.assert_allclose(terms.g, (2 * moment * Z / std - (Z / std) ** 3) / std, rtol=1e-10)
+    np.testing.assert_allclose(terms.slope, (2 * moment - 3 * (Z / std) ** 2) / std**2, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("objective", [SignedLp(3.0), SignedLp(2.5), SmoothL1(), MinusL4()])
+def test_objective_refitted_to_scaled_codes_is_the_same_function_of_standardised_ones(objective):
+    Z = np.random.default_rng(0).laplace(size=(100, 3))
+    terms, scaled = (objective.refit(encode(each)).terms(each) for each in (Z, Z * 2.0**40))
+    np.testing.assert_allclose(scaled.value, terms.value, rtol=1e-13)
+    np.testing.assert_allclose(scaled.g * 2.0**40, terms.g, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(scaled.slope * 2.0**80, terms.slope, rtol=1e-12, atol=1e-13)
+
+
+# --- kappa ------------------------------------------------------------------------------------------------------------
+
+
+def find_kappa_error(p, r):
+    """Standard error of kappa for Gaussian codes that are standardised by their own moments.
+
+    kappa = E|x|^p - (p-1) E|x|^(p-2), and a standard deviation that is off by d changes it by -2 M d, M = E|x|^p; so
+    each code contributes |x|^p - (p-1)|x|^(p-2) - M (x^2 - 1), whose variance follows from Gaussian moments.
+    """
+
+    def moment(q):
+        return 2 ** (q / 2) * gamma((q + 1) / 2) / math.sqrt(math.pi)
+
+    terms = [(1.0, p), (-(p - 1), p - 2), (-moment(p), 2.0), (moment(p), 0.0)]
+    return math.sqrt(sum(a * b * moment(q + s) for a, q in terms for b, s in terms) / r)
+
+
+@pytest.mark.parametrize("p", [2.5, 3.0, 4.0])
+def test_signed_lp_kappa_of_gaussian_codes_is_zero_within_its_standard_error(p):
+    r, m = 5000, 40
+    kappa = SignedLp(p).refit(encode(np.random.default_rng(0).standard_normal((r, m)))).kappa
+    z = kappa / find_kappa_error(p, r)
+    assert np.max(np.abs(z)) < 4.5  # of 40: 3e-4 by chance
+    # their mean square is 1 with a standard error of sqrt(2 / 40), so that the standard error is the right one
+    assert abs(np.mean(z**2) - 1) < 4 * math.sqrt(2 / m)
+
+
+@pytest.mark.parametrize("p", [2.5, 3.0, 4.0])
+@pytest.mark.parametrize(("law", "sign"), [("uniform", -1), ("laplace", 1), ("sparse", 1)])
+def test_signed_lp_kappa_tells_flat_from_sparse_codes(p, law, sign):
+    r = 2000
+    kappa = SignedLp(p).refit(encode(DRAW[law](np.random.default_rng(0), (r, 10)))).kappa
+    assert np.all(sign * kappa > 5 * find_kappa_error(p, r))
+
+
+def test_signed_lp_value_is_the_sum_of_the_sizes_of_kappa():
+    Z = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+    objective = SignedLp(3.0).refit(encode(Z))
+    x = np.abs(standardize(Z))
+    np.testing.assert_allclose(objective.kappa, np.mean(x**3 - 2 * x, axis=0), rtol=1e-12)
+    np.testing.assert_allclose(objective.terms(Z).value, 50 * np.sum(np.abs(objective.kappa)), rtol=1e-12)
