@@ -134,13 +134,13 @@ def test_evaluate_of_objectives_that_bend_little_has_the_least_curvature():
 
 
 def test_evaluate_of_many_samples_takes_slopes_from_all_and_curvatures_from_some():
-    Z = draw_codes(3000, 3)
+    Z = draw_codes(50_000, 3)
     at, objective = evaluate(encode(Z), Lp(3.0)), Lp(3.0)
-    some = evaluate(encode(Z[::10]), objective)  # 3000 // (100 * 3)
-    C = objective.terms(Z).g.T @ Z / 3000
+    some = evaluate(encode(Z[::10]), objective)  # 5000 of them
+    C = objective.terms(Z).g.T @ Z / 50_000
     np.testing.assert_allclose(at.slope, C - C.T, rtol=1e-10, atol=1e-12)
-    assert np.max(np.abs(at.slope - some.slope)) > 0.1
-    X = objective.terms(Z[::10]).slope.T @ Z[::10] ** 2 / 300
+    assert np.max(np.abs(at.slope - some.slope)) > 0.01
+    X = objective.terms(Z[::10]).slope.T @ Z[::10] ** 2 / 5000
     own = np.diag(C)
     expected = np.abs(own[:, None] + own - X - X.T)
     pairs = ~np.eye(3, dtype=bool)
@@ -410,7 +410,7 @@ def test_newton_ascent_without_noise_ends_by_rounding(sparse):
     assert state.reason is Reason.ROUNDING
     assert state.length < 1e-12
     assert measure_error(state.A, A) < 1e-15
-    assert np.all(state.objective.narrowest < 1e-11)
+    assert np.all(state.objective.narrowest < 1e-10)
 
 
 def test_newton_ascent_with_a_least_blur_keeps_widths_above_it(sparse):

@@ -185,7 +185,7 @@ def test_minus_l4_terms_are_those_of_their_formula():
     std = np.sqrt(np.mean(Z**2, axis=0))
     moment = np.mean((Z / std) ** 4, axis=0)
     terms = MinusL4().refit(encode(Z)).terms(Z)
-    np.testing.assert_allclose(terms.value, -np.sum((Z / std) ** 4), rtol=1e-12)
+    np.testing.assert_allclose(terms.value, -np.sum((Z / std) ** 4) / 4, rtol=1e-12)
     np.testing.assert_allclose(terms.g, (2 * moment * Z / std - (Z / std) ** 3) / std, rtol=1e-10)
     np.testing.assert_allclose(terms.slope, (2 * moment - 3 * (Z / std) ** 2) / std**2, rtol=1e-10, atol=1e-10)
 
@@ -234,9 +234,10 @@ def test_signed_lp_kappa_tells_flat_from_sparse_codes(p, law, sign):
     assert np.all(sign * kappa > 5 * find_kappa_error(p, r))
 
 
-def test_signed_lp_value_is_the_sum_of_the_sizes_of_kappa():
+def test_signed_lp_value_is_the_distance_from_gaussian_codes():
     Z = np.random.default_rng(0).uniform(-1, 1, (50, 2))
     objective = SignedLp(3.0).refit(encode(Z))
     x = np.abs(standardize(Z))
     np.testing.assert_allclose(objective.kappa, np.mean(x**3 - 2 * x, axis=0), rtol=1e-12)
-    np.testing.assert_allclose(objective.terms(Z).value, 50 * np.sum(np.abs(objective.kappa)), rtol=1e-12)
+    gaussian = 2 * math.sqrt(2 / math.pi)  # E |g|^3
+    np.testing.assert_allclose(objective.terms(Z).value, 50 * np.sum(gaussian - np.mean(x**3, axis=0)) / 3, rtol=1e-12)

@@ -57,7 +57,7 @@ def prepare(X):
 def choose(X, **options):
     subset, order, models = prepare(X)
     pilots = list_pilots(3.0, models, flat=are_flat(order, X.shape[1]))
-    return choose_candidate(subset, order, pilots, models, Climber(1000, **options)), models
+    return choose_candidate(subset, order, pilots, Climber(1000, **options)), models
 
 
 def measure_error(A, B):
@@ -127,9 +127,9 @@ def test_choose_candidate_takes_the_highest_value_of_all():
     subset, order, models = prepare(X)
     pilots = list_pilots(3.0, models, flat=True)
     assert [pilot.name for pilot in pilots] == ["l1", "l3", "l4"]
-    chosen = choose_candidate(subset, order, pilots, models, Climber(1000))
+    chosen = choose_candidate(subset, order, pilots, Climber(1000))
     for pilot in pilots:
-        A = Climber(1000).climb_pilot(subset, np.linalg.eigh(np.cov(X.T))[1], pilot)
+        A = Climber(1000).climb_pilot(subset, np.linalg.eigh(np.cov(X.T))[1], pilot).A
         for model in models if pilot.name == "l1" else models[:1]:
             # from another start, the same maximum up to a small share of what chance makes
             assert judge(subset, order, A, model) < chosen.value + 0.01
@@ -213,7 +213,7 @@ def test_climber_notes_samples_and_iterations_of_each_climb():
     subset, _, models = prepare(draw("laplace", 500) @ draw_atoms(N))
     seen = []
     climber = Climber(1000, observers=[lambda state: seen.append(state.iteration) or False])
-    A = climber.climb_pilot(subset, np.eye(N), list_pilots(3.0, models, flat=False)[0])
+    A = climber.climb_pilot(subset, np.eye(N), list_pilots(3.0, models, flat=False)[0]).A
     n_pilot = len(seen)
     state = climber.climb_likelihood(subset, State(A, Density.begin(N)), None)
     assert [each[:2] for each in climber.climbs] == [(500, n_pilot), (500, state.iteration)]
@@ -226,7 +226,7 @@ def test_climber_stops_at_max_iter_and_pilots_at_their_own():
     subset, _, models = prepare(draw("laplace", 500) @ draw_atoms(N))
     pilot = list_pilots(3.0, models, flat=False)[0]
     few = Climber(2)
-    A = few.climb_pilot(subset, np.eye(N), pilot)
+    A = few.climb_pilot(subset, np.eye(N), pilot).A
     state = few.climb_likelihood(subset, State(A, Density.begin(N)), None)
     assert state.reason is Reason.MAX_ITER
     assert few.climbs == [(500, 2, Reason.MAX_ITER)] * 2
@@ -240,7 +240,7 @@ def test_climber_that_was_stopped_begins_no_other_climb():
     subset, _, models = prepare(draw("laplace", 500) @ draw_atoms(N))
     seen = []
     climber = Climber(1000, observers=[lambda state: seen.append(state) or len(seen) == 3])
-    A = climber.climb_pilot(subset, np.eye(N), list_pilots(3.0, models, flat=False)[0])
+    A = climber.climb_pilot(subset, np.eye(N), list_pilots(3.0, models, flat=False)[0]).A
     assert climber.was_stopped
     state = climber.climb_likelihood(subset, State(A, Density.begin(N)), None)
     assert len(seen) == 3
@@ -255,7 +255,7 @@ def test_is_worth_climbing_where_the_likelihood_gains_much_and_not_where_it_over
     for law in (rng.exponential(size=(180, 12)) - 1, rng.standard_normal((60, 12))):
         X = law @ draw_atoms(12)
         samples = ArraySamples(X)
-        pilot = Pilot("l3", SignedLp(3.0), None)
+        pilot = Pilot("l3", SignedLp(3.0), None, [None])
         gains.append(
             is_worth_climbing(samples, find_order(samples), Candidate(pilot, np.eye(12), None, 0.0), Climber(200))
         )

@@ -14,13 +14,14 @@ from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array, Index, Samples
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Mask, Order, find_order
-from elldict.samples.statistics import Statistics, compute_statistics
-from elldict.samples.subsample import choose_strides, gather, is_white
+from elldict.samples.statistics import EqualSamplesError, Statistics, compute_statistics
+from elldict.samples.subsample import Subset, choose_strides, gather, is_white
 from elldict.samples.whitening import WhitenedSamples, Whitening, make_whitening
 from elldict.solver.climb import Observer, PowerAscent, Reason, State, climb
 from elldict.solver.density import Density
-from elldict.solver.objectives import Lp, SignedLp
+from elldict.solver.objectives import Lp
 from elldict.solver.select import (
+    Candidate,
     Climber,
     Model,
     are_flat,
@@ -28,13 +29,14 @@ from elldict.solver.select import (
     choose_model,
     is_worth_climbing,
     list_pilots,
+    make_lp_pilot,
     view,
 )
 from elldict.solver.starts import draw_start, find_start
 from elldict.warnings import check_components, check_samples, find_gaussian
 
-LEAST, PER_DIRECTION = 2000, 60  # samples by which pilots are chosen: at least, and for each direction
-MORE, GROWTH = 4, 8  # factors by which samples grow: for the end of the pilot, then for the likelihood
+PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION = 2000, 60  # by which pilots are chosen: at least, and for each direction
+PILOT_GROWTH, GROWTH = 4, 8  # factors by which samples grow: for the end of the pilot, then for the likelihood
 ROUNDING = 1e-15  # error of an exact atom
 MIN_PER_DIRECTION = 2  # samples a direction below which no rotation is better than another
 FEW = 10  # samples a direction below which the likelihood is cross-validated
@@ -53,7 +55,7 @@ class Options:
     whiten: bool = False
     max_iter: int = 1000
     tol: float = 1e-6
-    error_bars: bool | str = "auto"
+    error_bars: bool = True
     random_state: int | np.random.Generator = 0  # of the paper's random start
 
 
@@ -68,6 +70,7 @@ class Estimate:
     order: Order | None = None  # of the samples that the likelihood takes
     model: Model = None
     pilot: str = ""
+    is_pilot: bool = False  # whether atoms are those of the pilot
     climbs: tuple[tuple[int, int, Reason], ...] = ()  # samples, iterations and end of each climb
 
     @property
@@ -93,14 +96,17 @@ def fit(samples: Samples, options: Options, observers: Sequence[Observer] = ()) 
 
 
 def fit_columns(samples: Samples, index: Index, options: Options) -> Array:
-    """Fit some of the samples from scratch, and return the columns of their mixing matrix."""
-    estimate = find_atoms(ArraySamples(samples.take(index), samples.n_threads), options)
+    """Fit some of the samples from scratch, and return the columns of their mixing matrix; zeros if they are equal."""
+    try:
+        estimate = find_atoms(ArraySamples(samples.take(index), samples.n_threads), options)
+    except EqualSamplesError:
+        return np.zeros((samples.shape[1], 1))
     return estimate.whitening.make_mixing(estimate.state.A)
 
 
 def wants_error_bars(estimate: Estimate, options: Options, exact: Mask) -> bool:
     """Whether to fit parts of the samples: not if the answer is exact, was stopped, or is the paper's."""
-    if options.error_bars is False or estimate.state.reason is Reason.STOPPED:
+    if not options.error_bars or estimate.state.reason is Reason.STOPPED:
         return False
     m, k = estimate.state.A.shape
     if m < k:  # each part may find other atoms of the same dictionary, which is no error
@@ -113,7 +119,7 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
     A, order = estimate.state.A, estimate.order
     if order is None or estimate.state.reason is not Reason.ROUNDING:
         return np.zeros(len(A), dtype=bool)
-    stride = max(1, len(order) // max(LEAST, PER_DIRECTION * len(A)))
+    stride = max(1, len(order) // max(PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION * len(A)))
     return find_exact(estimate.samples.take(order.thin_out(stride).index) @ A.T)
 
 
@@ -142,6 +148,7 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         objective=float(np.mean(moments[0])),
         state=state,
         pilot=estimate.pilot,
+        is_pilot=estimate.is_pilot,
         is_normalized=estimate.model is not None,
         n_iter=estimate.n_iter,
         n_passes=estimate.n_passes,
@@ -163,6 +170,8 @@ def find_atoms(samples: Samples, options: Options, observers: Sequence[Observer]
     """Find orthonormal atoms in the coordinates in which samples are white, or have unit mean square."""
     statistics = compute_statistics(samples)
     m = options.n_components
+    if m is not None and m > samples.shape[1]:
+        raise ValueError(f"n_components={m} is above the number of features, {samples.shape[1]}.")
     whitening = make_whitening(statistics, center=options.center, whiten=options.whiten, n_components=m)
     white = WhitenedSamples(samples, whitening)
     k = white.shape[1]
@@ -191,25 +200,20 @@ def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[O
     r, n = len(order), white.shape[1]
     if r < MIN_PER_DIRECTION * n:
         return replace(estimate, state=State(find_start(white), Lp(options.p), reason=Reason.TOO_FEW))
-    climber = Climber(options.max_iter, find_least_blur(estimate), observers)
+    climber = Climber(options.max_iter, find_least_blur(estimate, options), observers)
     models = list_models(order, options.normalize)
-    pilots = list_pilots(options.p, models, flat=are_flat(order, n))
+    first, subset = choose_first_stride(white, order)
+    some, strides = order.thin_out(first), choose_strides(first // PILOT_GROWTH, GROWTH)
     if options.refine is None:
-        pilots = [pilot for pilot in pilots if isinstance(pilot.objective, SignedLp)]
-    first = max(1, r // max(LEAST, PER_DIRECTION * n))
-    strides = choose_strides(r, first // MORE, GROWTH)
-    some = order.thin_out(first)
-    subset = gather(white, some)
-    chosen = choose_candidate(subset, some, pilots, models, climber)
+        chosen = choose_candidate(subset, some, [make_lp_pilot(options.p, models)], climber)
+        return keep_pilot(replace(estimate, order=order), chosen, strides, climber)
+    pilots = list_pilots(options.p, models, flat=are_flat(order, n))
+    chosen = choose_candidate(subset, some, pilots, climber)
+    if n > 1 and r < FEW * n and not is_worth_climbing(white, order, chosen, climber):
+        return keep_pilot(replace(estimate, order=order), chosen, strides, climber)
     A, model = chosen.A, chosen.model
-    for stride in strides if options.refine is None else strides[:1]:
-        if stride < first:
-            A = climber.climb_pilot(gather(white, order.thin_out(stride)), A, chosen.pilot)
-    estimate = replace(estimate, order=order, pilot=chosen.pilot.name)
-    if options.refine is None or (r < FEW * n and not is_worth_climbing(white, order, chosen, climber)):
-        density = Density.begin(n).refit(view(gather(white, order), model).encode(A))
-        state = State(A, density, reason=Reason.STOPPED if climber.was_stopped else Reason.SMALL_RISE)
-        return replace(estimate, state=state, model=model, climbs=tuple(climber.climbs))
+    if strides[0] < first:
+        A = climber.climb_pilot(gather(white, order.thin_out(strides[0])), A, chosen.pilot).A
     state = State(A, Density.begin(n))
     for stride in strides:
         seen = gather(white, order.thin_out(stride))
@@ -217,7 +221,36 @@ def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[O
         if stride == strides[0] and (better := choose_model(subset, some, state, models)) is not model:
             model = better
             state = climber.climb_likelihood(seen, State(state.A, Density.begin(n)), model)
-    return replace(estimate, state=state, model=model, climbs=tuple(climber.climbs))
+    climbs = tuple(climber.climbs)
+    return replace(estimate, order=order, state=state, model=model, pilot=chosen.pilot.name, climbs=climbs)
+
+
+def choose_first_stride(white: Samples, order: Order) -> tuple[int, Subset]:
+    """Choose how many samples pilots see, enough of them to vary in every direction."""
+    n = white.shape[1]
+    stride = max(1, len(order) // max(PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION * n))
+    while not (subset := gather(white, order.thin_out(stride))).has_full_rank and stride > 1:
+        stride //= 2
+    return stride, subset
+
+
+def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], climber: Climber) -> Estimate:
+    """End with a pilot on all samples, and fit densities to its codes."""
+    white, order = estimate.samples, estimate.order
+    assert order is not None
+    state = State(chosen.A, chosen.pilot.objective)
+    for stride in strides:
+        seen = gather(white, order.thin_out(stride))
+        state = climber.climb_pilot(seen, state.A, chosen.pilot, max_iter=climber.max_iter)
+    density = Density.begin(len(state.A)).refit(view(seen, chosen.model).encode(state.A))
+    return replace(
+        estimate,
+        state=replace(state, objective=density),
+        model=chosen.model,
+        pilot=chosen.pilot.name,
+        is_pilot=True,
+        climbs=tuple(climber.climbs),
+    )
 
 
 def list_models(order: Order, normalize: str | None) -> list[Model]:
@@ -227,13 +260,13 @@ def list_models(order: Order, normalize: str | None) -> list[Model]:
     return models[normalize]
 
 
-def find_least_blur(estimate: Estimate) -> float:
+def find_least_blur(estimate: Estimate, options: Options) -> float:
     """Standard deviation of what all other codes add to a code of samples whitened by their own moments.
 
     Their second moments are off by chance, so that true atoms are not orthogonal there; no rotation undoes that.
     """
     statistics, k = estimate.statistics, estimate.samples.shape[1]
     W = estimate.whitening.to_white * statistics.largest
-    moments = W @ statistics.second_moments(center=bool(np.any(estimate.whitening.mean))) @ W.T
+    moments = W @ statistics.second_moments(center=options.center) @ W.T
     r = statistics.n_samples
     return float(np.sqrt(k / r)) if is_white(moments, r) else 0.0

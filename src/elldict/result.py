@@ -25,6 +25,7 @@ class Result:
     objective: float  # mean of |code|^p
     state: State
     pilot: str  # the objective from whose maximum the likelihood was climbed
+    is_pilot: bool  # whether that was the end
     is_normalized: bool  # whether the codes of normalised samples were taken for independent
     n_iter: int
     n_passes: float
@@ -35,6 +36,8 @@ class Result:
         """How the last climb ended, and what it climbed."""
         if self.pilot == "":
             return self.state.reason.value
+        if self.is_pilot:
+            return f"{self.state.reason.value}; {self.pilot}, which the likelihood does not improve on or was not to"
         model = "normalised samples" if self.is_normalized else "samples as they are"
         return f"{self.state.reason.value}; likelihood of {model}, from {self.pilot}"
 

@@ -34,6 +34,7 @@ class OnNewCore:
         self, X: Any, sample_weight: Any, groups: Any, callback: Callable[..., Any] | None, checkpoint: Path | None
     ) -> None:
         """Fit with the new core, and keep what has an attribute."""
+        self.__dict__.pop("_state", None)  # a stream would go on from the samples of another fit
         for name, value in {"sample_weight": sample_weight, "groups": groups, "checkpoint": checkpoint}.items():
             if value is not None:
                 refuse(name)
@@ -47,6 +48,9 @@ class OnNewCore:
             warnings.warn(finding.message, finding.category, stacklevel=4)
         self.n_samples_seen_ = given.n_samples
         self._keep(make_fit_result(result, tuple(history)), given.backend, given.dtype)  # type: ignore[attr-defined]
+
+    def _partial_fit(self, X: Any, sample_weight: Any) -> NoReturn:  # noqa: ARG002
+        refuse("partial_fit")
 
     def _judged(self, X: Any, method: str) -> NoReturn:  # noqa: ARG002
         refuse(method)
@@ -74,6 +78,10 @@ def make_options(model: Any, old: Any) -> Options:
         refuse("p below 2 or sequence of p")
     if old.refine not in REFINEMENTS:
         refuse(f"refine={old.refine!r}")
+    if old.solver == "power" and old.refine is not None:
+        refuse("refinement of solver='power'; set refine=None")
+    if old.n_init != 1 or model.device not in (None, "cpu"):
+        refuse("n_init or device")
     if old.whiten == "all":
         refuse("whiten='all'")
     return Options(
@@ -86,7 +94,7 @@ def make_options(model: Any, old: Any) -> Options:
         whiten=bool(old.whiten),
         max_iter=old.max_iter,
         tol=old.tol,
-        error_bars=old.halves,
+        error_bars=old.halves is not False,
         random_state=check_rng(model.random_state, stream=1),
     )
 
@@ -121,7 +129,7 @@ def make_fit_result(result: Result, history: tuple[Iteration, ...]) -> FitResult
         objective=result.objective,
         converged=result.converged,
         status=result.status,
-        refined=None if result.pilot == "" else "density",
+        refined=None if result.pilot == "" or result.is_pilot else "density",
         n_iter=result.n_iter,
         n_passes=result.n_passes,
         history=history,

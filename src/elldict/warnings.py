@@ -68,8 +68,8 @@ def check_components(state: State, is_gaussian: Mask, statistics: Statistics) ->
     if state.reason is Reason.MAX_ITER:
         yield Finding(
             ConvergenceWarning,
-            f"The fit did not converge in {state.iteration} iterations; the last step was {state.length:.2g}. Raise "
-            "max_iter.",
+            f"The last climb did not end within max_iter={state.iteration} iterations; its last step was "
+            f"{state.length:.2g}. Raise max_iter.",
         )
 
 

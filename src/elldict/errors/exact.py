@@ -18,7 +18,7 @@ ZERO = 1e-9
 MARGIN = 1.5
 """Samples with a zero code, for each direction, that are needed: any n - 1 have a direction orthogonal to them all."""
 
-RANK_TOLERANCE = 1e-9
+SPAN_TOLERANCE = 1e-9
 """Smallest variance, in units of the mean one, of a direction in which such samples vary."""
 
 
@@ -31,5 +31,5 @@ def find_exact(Z: Array) -> Mask:
     for i in np.flatnonzero(np.sum(zero, axis=0) >= max(MARGIN * m, m + 3)):
         others = np.delete(X[zero[:, i]], i, axis=1)
         variances = np.linalg.eigvalsh(others.T @ others / len(others))
-        exact[i] = variances[0] > RANK_TOLERANCE * np.mean(variances) if m > 1 else True
+        exact[i] = variances[0] > SPAN_TOLERANCE * np.mean(variances) if m > 1 else True
     return exact

@@ -37,16 +37,18 @@ def estimate_errors(
 ) -> Array | None:
     """Estimate the error 1 - cos^4 of each column (m,) of a mixing matrix (n, m); None if there are too few samples.
 
-    `fit_columns` fits the samples of an index from scratch.
+    `fit_columns` fits the samples of an index from scratch; columns of zeros say that it found nothing.
     """
     m = columns.shape[1]
     n_parts = 2 if n_samples * m >= MANY else 3
-    n_splits = 2 if n_parts == 3 and m < FEW_COMPONENTS else 1
+    if groups is not None:
+        n_parts = min(n_parts, len(np.unique(groups)))
+    n_splits = 2 if groups is None and n_parts == 3 and m < FEW_COMPONENTS else 1
     differences: list[Array] = []
     for number in range(n_splits):
         part = assign_parts(n_samples, BLOCKS + n_parts * number, n_parts, groups)
         seen = [np.flatnonzero(part != k) for k in range(n_parts)]
-        if min(map(len, seen)) < MIN_PER_COMPONENT * m:
+        if n_parts < 2 or min(map(len, seen)) < MIN_PER_COMPONENT * m:
             return None
         found = [match(columns, fit_columns(index)) for index in seen]
         differences += [1 - np.sum(one * other, axis=0) ** 4 for one, other in combinations(found, 2)]
@@ -76,6 +78,7 @@ def match(columns: Array, others: Array) -> Array:
 
 
 def make_unit(columns: Array) -> Array:
-    """Scale columns to unit length, also where the squares of their entries would under- or overflow."""
-    columns = columns / np.max(np.abs(columns), axis=0)
-    return np.asarray(columns / np.linalg.norm(columns, axis=0))
+    """Scale columns to unit length, also where squares would under- or overflow; columns of zeros stay."""
+    largest = np.max(np.abs(columns), axis=0)
+    columns = columns / np.where(largest > 0, largest, 1)
+    return np.asarray(columns / np.where(largest > 0, np.linalg.norm(columns, axis=0), 1))

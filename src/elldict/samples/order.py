@@ -6,6 +6,7 @@ when samples are rotated, so subsamples (every s-th one) and halves (every other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,9 @@ Mask = NDArray[np.bool_]
 SMALL, MOST_SMALL = 4.0, 0.01
 """Squared norm, in units of the mean one, below which a sample is only what centring makes of a zero: times 1 / r, the
 square of the error of the mean; and at most."""
+
+OUTLIERS = 0.01
+"""Share of the largest norms that the mean leaves out: a few outliers would make all other samples small."""
 
 EQUAL = 1e-9
 """Relative difference of norms below which they are equal but for rounding."""
@@ -60,7 +64,7 @@ def sum_fourth_moments(samples: Samples) -> Array:
 def find_order(samples: Samples) -> Order:
     """Order samples by their norms, and by fourth moments where norms are equal."""
     squares = map_rows(samples, lambda rows: np.sum(rows * rows, axis=1))
-    mean = np.mean(squares)
+    mean = np.mean(np.sort(squares)[: math.ceil((1 - OUTLIERS) * len(squares))])
     index = np.flatnonzero(squares > min(SMALL / len(squares), MOST_SMALL) * mean)
     index = index[np.argsort(squares[index], kind="stable")]
     squares = squares[index]

@@ -9,8 +9,9 @@ import numpy as np
 
 from elldict.samples.base import Array, FieldwiseSum, Samples
 
-RANK_TOLERANCE = 1e-10
-"""Variance of a direction, in units of the largest, up to which rounding may have made it."""
+
+class EqualSamplesError(ValueError):
+    """There is no direction in which samples vary."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def compute_statistics(samples: Samples) -> Statistics:
             f"Input X contains {found} (sample {row}, feature {column}). Drop such samples, or impute their entries."
         )
     if extreme.largest == 0:
-        raise ValueError("All entries of X are zero: there is no direction in which samples vary.")
+        raise EqualSamplesError("All entries of X are zero: there is no direction in which samples vary.")
     offset = samples.take(np.arange(1))[0] / extreme.largest  # keeps digits where the mean is large
 
     def add_moments(rows: Array, start: int) -> _Moments:  # noqa: ARG001

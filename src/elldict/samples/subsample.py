@@ -13,6 +13,12 @@ from elldict.samples.base import Array, Index, S, Samples
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Order
 
+NO_VARIANCE = 1e-24
+"""Variance, in units of the mean one of a direction, of a code that some samples do not show."""
+
+LEAST_VARIANCE = 1e-9
+"""Variance, in units of the largest, of a direction in which samples vary."""
+
 
 @dataclass(frozen=True)
 class Codes:
@@ -45,6 +51,12 @@ class Subset:
         """Number of samples and of features."""
         return self.samples.shape
 
+    @property
+    def has_full_rank(self) -> bool:
+        """Whether the samples vary in every direction."""
+        variances = np.linalg.eigvalsh(self.moments)
+        return bool(variances[0] > LEAST_VARIANCE * variances[-1])
+
     def normalize(self, normalization: Normalization) -> Self:
         """Return the same samples normalised."""
         samples = map_blocks(self.samples, normalization.apply, self.shape[1])
@@ -52,7 +64,7 @@ class Subset:
 
     def encode(self, A: Array) -> Codes:
         """Compute the codes at atoms A (m, n)."""
-        std = np.sqrt(np.sum(A @ self.moments * A, axis=1))
+        std = np.sqrt(np.maximum(np.sum(A @ self.moments * A, axis=1), NO_VARIANCE))
         return Codes(map_blocks(self.samples, lambda rows: rows @ A.T, len(A)), self.half, std)
 
 
@@ -79,12 +91,12 @@ def compute_second_moments(samples: Samples) -> Array:
     return samples.sum(lambda rows, start: rows.T @ rows) / samples.shape[0]  # noqa: ARG005
 
 
-def choose_strides(n_samples: int, first: int, growth: int) -> list[int]:
-    """Strides of nested subsamples: the first, then `growth` times as many samples at a time, at last all of them."""
+def choose_strides(first: int, growth: int) -> list[int]:
+    """Strides of subsamples: the first, then `growth` times as many samples at a time, at last all of them."""
     strides = [max(1, first)]
     while strides[-1] > 1:
         strides.append(strides[-1] // growth if strides[-1] >= 2 * growth else 1)
-    return [min(stride, n_samples) for stride in strides]
+    return strides
 
 
 def is_white(moments: Array, n_samples: int) -> bool:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from elldict.samples.base import Array, Index, S, Samples, Visit
-from elldict.samples.statistics import RANK_TOLERANCE, Statistics
+from elldict.samples.statistics import EqualSamplesError, Statistics
+
+RANK_TOLERANCE = 1e-10
+"""Variance of a direction, in units of the largest, features having unit variance, that rounding may have made."""
 
 NO_VARIANCE = 1e-28
 """Largest variance, in units of the squared largest entry, that rounding makes of equal samples."""
@@ -45,23 +48,32 @@ def make_whitening(statistics: Statistics, *, center: bool, whiten: bool, n_comp
     Whitened samples are reduced to `n_components` principal directions. Directions without variance are left out.
     """
     moments = statistics.second_moments(center=center)
-    variances, directions = np.linalg.eigh(moments)
+    if np.max(np.diag(moments)) <= NO_VARIANCE:
+        raise EqualSamplesError("All samples are equal: once centred, there is no direction in which they vary.")
+    scales = np.sqrt(np.diag(moments))
+    scales = np.where(scales > 0, scales, 1)
+    n, rank = len(moments), count_directions(moments / np.outer(scales, scales))
+    if not whiten or (n_components or rank) < rank:
+        scales = np.ones(n)  # principal directions depend on the units of features
+    variances, directions = np.linalg.eigh(moments / np.outer(scales, scales))
     variances, directions = variances[::-1], directions[:, ::-1]
-    if variances[0] <= NO_VARIANCE:
-        raise ValueError("All samples are equal: once centred, there is no direction in which they vary.")
-    rank = int(np.sum(variances > RANK_TOLERANCE * variances[0]))
-    condition = float(variances[0] / variances[rank - 1])
-    mean = statistics.mean * statistics.largest if center else np.zeros(len(moments))
+    mean = statistics.mean * statistics.largest if center else np.zeros(n)
+    condition = float(variances[0] / max(variances[rank - 1], NO_VARIANCE))
     if whiten:
-        k = min(rank, n_components or rank)
-        units = np.sqrt(variances[:k]) * statistics.largest
-        span = directions[:, :k]
-        to_white, from_white, unit = span.T / units[:, None], span * units, 1.0
+        k, unit = min(rank, n_components or rank), 1.0
+        stds, units = np.sqrt(variances[:k]), scales[:, None] * statistics.largest
+        to_white, from_white = directions[:, :k].T / stds[:, None] / units.T, directions[:, :k] * stds * units
     else:
         unit = statistics.largest * math.sqrt(np.sum(variances[:rank]) / rank)
-        span = np.eye(len(moments)) if rank == len(moments) else directions[:, :rank]
+        span = np.eye(n) if rank == n else directions[:, :rank]
         to_white, from_white = span.T / unit, span * unit
     return Whitening(mean, to_white, from_white, whiten, unit, rank, condition)
+
+
+def count_directions(correlations: Array) -> int:
+    """Count the directions in which features of unit variance vary."""
+    variances = np.linalg.eigvalsh(correlations)
+    return int(np.sum(variances > RANK_TOLERANCE * variances[-1]))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ NARROWEST = 1e-13  # what rounding leaves of a code that is zero
 PAIR_MEANS, PAIR_WIDTHS = np.arange(1, 13) / 5, 0.1 * 2.0 ** np.arange(4)  # of N(mu, w^2) and N(-mu, w^2) alike
 SIDE_MEANS, SIDE_WIDTHS = 2.0 ** np.arange(-2, 4), (0.5, 1.0)  # on one side only; widths in units of the mean
 BIN, FURTHEST = 0.05, 60.0  # relative width of a bin; where the last one ends
-ROUNDS, POOLED_ROUNDS = 30, 2000  # of expectation maximisation: for each code, and for all codes together before
+ROUNDS = 30  # of expectation maximisation for each code
+POOLED_ROUNDS, MORE_POOLED_ROUNDS = 2000, 200  # for all codes together before: at first, and from the last weights
 SMOOTHING = 1e-3  # weight that every component begins with beside the pooled ones
 WORTH = 3.5  # factor by which a width has to be narrower to be tried
 N_ERRORS = 2.0  # standard errors of the held-out gain by which a richer family has to win
@@ -108,6 +109,7 @@ class Density:
         default_factory=lambda: np.zeros(0)
     )  # (m,) held-out gain a sample over a Gaussian density
     narrowed: bool = False  # by the last refit
+    pooled: Array = field(default_factory=lambda: np.zeros((1, 0)))  # (1, K) weights about zero of all codes together
 
     @classmethod
     def begin(cls, m: int) -> Density:
@@ -143,7 +145,7 @@ class Density:
         """Fit every family to either half, judge it on the other, and fit the best to both."""
         both, grid = halves.sum(axis=0), self.grid
         K, r = grid.n_widths, both[0].sum()
-        pooled = run_em(np.full((1, K), 1 / K), both.sum(axis=0, keepdims=True), grid.q[0, :K], POOLED_ROUNDS)
+        pooled = self._pool(both.sum(axis=0, keepdims=True))
         plain = restrict(pooled, self.n_widths)
         narrower = restrict(pooled, wanted) if np.any(wanted > self.n_widths) else plain
         families = [plain, narrower, add_rich(plain, grid)]
@@ -166,7 +168,16 @@ class Density:
             value=float(np.sum(found - np.log(self.std))),
             negentropy=found - GAUSSIAN,
             narrowed=bool(np.any(wins[1])),
+            pooled=pooled,
         )
+
+    def _pool(self, counts: Array) -> Array:
+        """Fit weights (1, K) about zero to all codes together, from those of the last refit if there are any."""
+        K, last = self.grid.n_widths, self.pooled[:, : self.grid.n_widths]
+        begin = np.full((1, K), SMOOTHING if last.size else 1.0)
+        begin[:, : last.shape[1]] += last
+        rounds = MORE_POOLED_ROUNDS if last.size else POOLED_ROUNDS
+        return run_em(begin / begin.sum(), counts, self.grid.q[0, :K], rounds)
 
     def _make_tables(self, weights: Array) -> Array:
         """Tabulate log q and its two derivatives."""

@@ -11,8 +11,8 @@ from elldict.samples.base import Array, FieldwiseSum, Index, Samples
 from elldict.samples.subsample import Codes
 from elldict.solver.objectives import Objective
 
-PER_DIRECTION = 100
-"""Samples a direction from which curvatures and variances are found; slopes are found from all."""
+FEWEST, PER_DIRECTION = 5000, 100
+"""Samples from which curvatures and variances are found: at least, and for each direction. Slopes come from all."""
 
 LEAST_CURVATURE = 0.1
 """Share of E g z of two atoms that the curvature of their angle has at least."""
@@ -79,7 +79,7 @@ class Angles:
 def evaluate(codes: Codes, objective: Objective) -> Angles:
     """Find value, slopes, curvatures and variances at as many atoms as directions; codes may depend on each other."""
     r, n = codes.shape
-    stride = max(1, r // (PER_DIRECTION * n))
+    stride = max(1, r // max(FEWEST, PER_DIRECTION * n))
 
     def visit(Z: Array, half: Index) -> _Sums:  # noqa: ARG001
         value, g, slope = objective.terms(Z)

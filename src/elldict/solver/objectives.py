@@ -14,6 +14,7 @@ import numpy as np
 
 from elldict.samples.base import Array, Index
 from elldict.samples.subsample import Codes
+from elldict.theory import gaussian_moment
 
 
 def unknown() -> Array:
@@ -52,7 +53,7 @@ class FixedFunction:
     narrowed = False
 
     def is_settled(self, tried: Array | None, blur: Array) -> bool:  # noqa: ARG002
-        """Return True."""
+        """Say that nothing is left to try: the function stays the same."""
         return True
 
 
@@ -78,7 +79,8 @@ class Lp(FixedFunction):
 class SignedLp(FixedFunction):
     """l_p of standardised codes, mirrored for atoms whose codes are less sparse than Gaussian ones.
 
-    With kappa = E g x - E g', which is zero for a Gaussian code x, the sum of |kappa| is maximised.
+    An atom counts by how far E |x|^p is from that of a Gaussian code, in the direction of kappa = E g x - E g', which
+    is zero for a Gaussian code.
     """
 
     p: float = 3.0
@@ -104,7 +106,8 @@ class SignedLp(FixedFunction):
         g, slope = power * x, (self.p - 1) * power
         g = np.where(self.kappa < 0, 2 * self.moment * x - g, g)
         slope = np.where(self.kappa < 0, 2 * self.moment - slope, slope)
-        return Terms(len(Z) * float(np.sum(np.abs(self.kappa))), g / self.std, slope / self.std**2)
+        value = np.sign(self.kappa) * (self.moment - gaussian_moment(self.p)) / self.p
+        return Terms(len(Z) * float(np.sum(value)), g / self.std, slope / self.std**2)
 
 
 @dataclass(frozen=True)
@@ -140,4 +143,4 @@ class MinusL4(FixedFunction):
         x = Z / self.std
         x2 = x * x
         g, slope = (2 * self.moment - x2) * x, 2 * self.moment - 3 * x2
-        return Terms(-float(np.sum(x2 * x2)), g / self.std, slope / self.std**2)
+        return Terms(-float(np.sum(x2 * x2)) / 4, g / self.std, slope / self.std**2)

@@ -31,6 +31,7 @@ class Pilot:
     name: str
     objective: Objective
     sees: Model
+    suits: Sequence[Model]  # models whose codes it may be the pilot of
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class Climber:
     observers: Sequence[Observer] = ()
     climbs: list[tuple[int, int, Reason]] = field(default_factory=list)  # samples, iterations, end of each
 
-    def climb_pilot(self, subset: Subset, A: Array, pilot: Pilot) -> Array:
+    def climb_pilot(self, subset: Subset, A: Array, pilot: Pilot, max_iter: int = PILOT_ITER) -> State:
         """Climb the objective of a pilot."""
         ascent = NewtonAscent(view(subset, pilot.sees), PILOT_DONE)
-        return self._climb(State(A, pilot.objective), ascent, min(PILOT_ITER, self.max_iter)).A
+        return self._climb(State(A, pilot.objective), ascent, min(max_iter, self.max_iter))
 
     def climb_likelihood(self, subset: Subset, state: State, model: Model) -> State:
         """Climb the likelihood of a model, from where another climb ended."""
@@ -83,8 +84,13 @@ def view(subset: Subset, model: Model) -> Subset:
 
 def list_pilots(p: float, models: Sequence[Model], *, flat: bool) -> list[Pilot]:
     """List the pilots: l_1 for sparse codes, l_p with signs for a mixture of kinds, minus l_4 for flat ones."""
-    pilots = [Pilot("l1", SmoothL1(), models[-1]), Pilot(f"l{p:g}", SignedLp(p), models[0])]
-    return [*pilots, Pilot("l4", MinusL4(), models[0])] if flat else pilots
+    pilots = [Pilot("l1", SmoothL1(), models[-1], models), make_lp_pilot(p, models)]
+    return [*pilots, Pilot("l4", MinusL4(), models[0], models[:1])] if flat else pilots
+
+
+def make_lp_pilot(p: float, models: Sequence[Model]) -> Pilot:
+    """Make the pilot of the paper's norm, which tells nothing of normalised samples if others may be chosen."""
+    return Pilot(f"l{p:g}", SignedLp(p), models[0], models[:1])
 
 
 def are_flat(order: Order, n: int) -> bool:
@@ -100,16 +106,12 @@ def judge(subset: Subset, order: Order, A: Array, model: Model, blur: Array | No
     return value + float(np.mean(model.log_determinant(order.squares, A.shape[1])))
 
 
-def choose_candidate(
-    subset: Subset, order: Order, pilots: Sequence[Pilot], models: Sequence[Model], climber: Climber
-) -> Candidate:
+def choose_candidate(subset: Subset, order: Order, pilots: Sequence[Pilot], climber: Climber) -> Candidate:
     """Climb all pilots, and take the one, and the model, under which samples are most likely."""
     start, candidates = find_start(subset.samples), []
     for pilot in pilots:
-        A = climber.climb_pilot(subset, start, pilot)
-        # l_p of samples as they are tells nothing of normalised ones
-        suited = models if isinstance(pilot.objective, SmoothL1) else models[:1]
-        candidates += [Candidate(pilot, A, model, judge(subset, order, A, model)) for model in suited]
+        A = climber.climb_pilot(subset, start, pilot).A
+        candidates += [Candidate(pilot, A, model, judge(subset, order, A, model)) for model in pilot.suits]
     return max(candidates, key=lambda candidate: candidate.value)
 
 
@@ -129,7 +131,7 @@ def is_worth_climbing(samples: Samples, order: Order, candidate: Candidate, clim
     gain, fold = 0.0, order.assign_parts(FOLDS)
     for k in range(FOLDS):
         kept, held_out = gather(samples, order.keep(fold != k)), gather(samples, order.keep(fold == k))
-        first = climber.climb_pilot(kept, find_start(kept.samples), candidate.pilot)
+        first = climber.climb_pilot(kept, find_start(kept.samples), candidate.pilot).A
         state = climber.climb_likelihood(kept, State(first, Density.begin(len(first))), candidate.model)
         gain += judge_on(kept, held_out, state.A, candidate.model, get_widths(state))
         gain -= judge_on(kept, held_out, first, candidate.model, None)
