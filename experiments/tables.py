@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import BENCHMARK_RESULTS, ROOT
-from experiments.benchmarks import ablation
+from experiments.benchmarks import ablation, cases
 from experiments.benchmarks.ica.__main__ import read_rows
 from experiments.benchmarks.limit import rows as limit_rows
 from experiments.benchmarks.limit.fits import Fits, Result
@@ -281,8 +281,14 @@ def tabulate_ablation() -> str:
     return "\n".join(ablation.list_lines(json.loads(ablation.RESULTS.read_text(encoding="utf-8"))))
 
 
+def tabulate_cases() -> str:
+    """Special cases of the present core beside the new one."""
+    return "\n".join(cases.list_lines(json.loads(cases.RESULTS.read_text(encoding="utf-8"))))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "ablation": tabulate_ablation,
+    "cases": tabulate_cases,
     "real": tabulate_real,
     "real-short": tabulate_real_in_short,
     "ica": tabulate_ica,

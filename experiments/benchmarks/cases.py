@@ -1,0 +1,152 @@
+"""Data for which the present core has a special case, fitted by it and by the new core, which has none.
+
+python -m experiments.benchmarks.cases             # 3 seeds, about five minutes; stored in results/cases.json
+python -m experiments.benchmarks.cases --stored    # the table of the last run
+
+Errors are the mean of 1 - cos^4 of matched columns of the mixing matrix, and the mean over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from threadpoolctl import threadpool_limits
+
+from elldict import switch
+from elldict._old import dictionary_learning as present
+from elldict.datasets import make_bernoulli_gaussian
+from experiments import BENCHMARK_RESULTS
+from experiments.benchmarks.real.sets import Matrix
+
+RESULTS = BENCHMARK_RESULTS / "cases.json"
+EXACT = 1e-12
+
+Case = Callable[[int], tuple[Matrix, Matrix]]
+"""Samples, and the true columns, of a seed."""
+
+
+def sparse(r: int, n: int, **options: Any) -> Case:
+    """Bernoulli-Gaussian codes."""
+
+    def draw(seed: int) -> tuple[Matrix, Matrix]:
+        X, dictionary, _ = make_bernoulli_gaussian(r, n, random_state=seed, **{"density": 0.3, **options})
+        return X, dictionary.T
+
+    return draw
+
+
+def independent(r: int, n: int, name: str) -> Case:
+    """Codes of another distribution."""
+
+    def draw(seed: int) -> tuple[Matrix, Matrix]:
+        rng = np.random.default_rng(seed)
+        draw_codes: dict[str, Callable[[], Matrix]] = {
+            "laplace": lambda: rng.laplace(size=(r, n)),
+            "uniform": lambda: rng.uniform(-1, 1, (r, n)),
+            "signs": lambda: rng.choice([-1.0, 1.0], (r, n)),
+            "loud": lambda: rng.laplace(size=(r, n)) * np.exp(rng.standard_normal((r, 1))),
+        }
+        codes = draw_codes[name]()
+        dictionary = np.linalg.qr(rng.standard_normal((n, n)))[0]
+        return codes / np.std(codes, axis=0) @ dictionary, dictionary.T
+
+    return draw
+
+
+def change(case: Case, function: Callable[[Matrix], Matrix]) -> Case:
+    """Change the samples of a case."""
+
+    def draw(seed: int) -> tuple[Matrix, Matrix]:
+        X, columns = case(seed)
+        return function(X), columns
+
+    return draw
+
+
+def add_outliers(X: Matrix) -> Matrix:
+    """Multiply three samples by 100."""
+    return np.asarray(X * np.where(np.arange(len(X)) < 3, 100, 1)[:, None])
+
+
+CASES: dict[str, tuple[str, dict[str, Any], Case]] = {
+    "minibatches, growing subsamples": ("n = 100, r = 40000, noise .4", {}, sparse(40_000, 100, noise_std=0.4)),
+    "spike-and-slab law": ("n = 32, r = 10000, noise .2", {}, sparse(10_000, 32, noise_std=0.2)),
+    "exact zeros": ("n = 20, r = 4000, no noise", {}, sparse(4000, 20)),
+    "rare codes": ("n = 20, r = 8000, density .02, no noise", {}, sparse(8000, 20, density=0.02)),
+    "ladder of exponents for few samples": ("n = 30, r = 180, no noise", {}, sparse(180, 30)),
+    "mixed atoms separated": ("n = 30, r = 150, no noise", {}, sparse(150, 30)),
+    "mixture law": ("Laplace, n = 24, r = 2000", {}, independent(2000, 24, "laplace")),
+    "signs": ("uniform, n = 24, r = 2000", {}, independent(2000, 24, "uniform")),
+    "binary codes": ("signs, n = 24, r = 2000", {}, independent(2000, 24, "signs")),
+    "loudness": ("Laplace of varying scale, n = 24, r = 2000", {}, independent(2000, 24, "loud")),
+    "corruption, cleaned": ("size 1, n = 32, r = 10000", {}, sparse(10_000, 32, corruption=1.0)),
+    "corruption with noise": ("the same, noise .2", {}, sparse(10_000, 32, corruption=1.0, noise_std=0.2)),
+    "competing bases": ("corruption of size 3, n = 16, r = 4000", {}, sparse(4000, 16, corruption=3.0)),
+    "rounded samples": ("to whole numbers, n = 20, r = 8000", {}, change(sparse(8000, 20), np.round)),
+    "outliers": ("3 samples times 100, n = 16, r = 4000", {}, change(sparse(4000, 16, noise_std=0.1), add_outliers)),
+    "copies": ("each sample twice, r = 4000", {}, change(sparse(4000, 16, noise_std=0.2), lambda X: np.r_[X, X])),
+    "noise before whitening": (
+        "condition 10, noise .1, n = 16, r = 20000",
+        {"whiten": True, "center": True},
+        sparse(20_000, 16, noise_std=0.1, orthogonal=False, condition_number=10.0),
+    ),
+}
+"""Special cases of the present core: data for which each was made, and parameters of both estimators."""
+
+
+def measure_error(columns: Matrix, truth: Matrix) -> float:
+    """Mean of 1 - cos^4 of matched columns."""
+    cosines = np.abs((columns / np.linalg.norm(columns, axis=0)).T @ (truth / np.linalg.norm(truth, axis=0)))
+    return float(1 - np.mean(cosines[linear_sum_assignment(-(cosines**4))] ** 4))
+
+
+def measure(case: Case, options: dict[str, Any], seeds: int) -> dict[str, float]:
+    """Mean errors of both cores."""
+    found: dict[str, float] = {}
+    for name, kind in (("present", present.LpDictionaryLearning), ("new", switch.LpDictionaryLearning)):
+        errors = []
+        for seed in range(seeds):
+            X, truth = case(seed)
+            errors.append(measure_error(kind(random_state=0, halves=False, **options).fit(X).mixing_, truth))
+        found[name] = float(np.mean(errors))
+    return found
+
+
+def tell(error: float) -> str:
+    """An error in short."""
+    return "exact" if error < EXACT else f"{error:.2g}"
+
+
+def list_lines(results: dict[str, dict[str, float]]) -> Iterator[str]:
+    """Write the table in Markdown."""
+    yield "| special case of the present core | data | present core | new core |"
+    yield "| --- | --- | --- | --- |"
+    for name, (data, _, _) in CASES.items():
+        yield f"| {name} | {data} | {tell(results[name]['present'])} | {tell(results[name]['new'])} |"
+
+
+def main() -> None:
+    """Measure, store and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--stored", action="store_true")
+    arguments = parser.parse_args()
+    if not arguments.stored:
+        warnings.simplefilter("ignore")
+        results = {}
+        with threadpool_limits(1):
+            for name, (_, options, case) in CASES.items():
+                results[name] = measure(case, options, arguments.seeds)
+                print(name, results[name], flush=True)
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(list_lines(json.loads(RESULTS.read_text(encoding="utf-8")))))
+
+
+if __name__ == "__main__":
+    main()
