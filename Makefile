@@ -46,6 +46,7 @@ coverage: $(VENV)/.dev
 # The tests of the solver once more with samples as tensors of torch, and by the ways that are meant for a graphics card:
 # without those that do not get to see torch, and without the largest problems, which take longest and show nothing more.
 test-torch: $(VENV)/.torch
+	$(BIN)/pytest tests/test_samples.py tests/test_switch.py
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --solve-on torch \
 	  -k 'not corruption and not memory and not copied_whole and not processes and not thread_counts and not n_100' \
 	  tests/_old/test_solver.py tests/_old/test_refine.py tests/_old/test_score.py tests/_old/test_array_libraries.py tests/_old/test_device.py

@@ -130,6 +130,25 @@ def test_array_samples_of_any_real_type_are_seen_in_double_precision(dtype):
     np.testing.assert_array_equal(samples.sum(lambda rows, start: rows.T @ rows), X.astype(float).T @ X.astype(float))
 
 
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+def test_array_samples_of_other_libraries_are_those_of_numpy(library, dtype):
+    xp = pytest.importorskip(library)
+    rows = np.random.default_rng(0).integers(-9, 9, (1000, 4)).astype(dtype)
+    ours, theirs = ArraySamples(rows), ArraySamples(xp.asarray(rows))
+    assert theirs.shape == (1000, 4)
+    index = np.array([5, 0, 999])
+    np.testing.assert_array_equal(theirs.take(index), ours.take(index))
+    np.testing.assert_array_equal(compute_second_moments(theirs), compute_second_moments(ours))
+    assert theirs.take(index).dtype == np.float64
+
+
+def test_array_samples_of_torch_in_bfloat16_that_require_grad_are_read():
+    torch = pytest.importorskip("torch")
+    rows = torch.asarray([[1.0, 2.0], [0.5, -3.0]]).bfloat16().requires_grad_()
+    np.testing.assert_array_equal(ArraySamples(rows).take(np.arange(2)), [[1.0, 2.0], [0.5, -3.0]])
+
+
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 

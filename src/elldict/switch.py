@@ -15,6 +15,7 @@ import numpy as np
 
 from elldict._old import dictionary_learning, ica
 from elldict._old.backend.threads import one_blas_thread
+from elldict._old.data.dataset import ArrayDataset
 from elldict._old.result import FitResult, Iteration
 from elldict._old.validation import check_rng, check_samples
 from elldict.fit import Options, fit
@@ -42,8 +43,8 @@ class OnNewCore:
         options = make_options(self, self._options())  # type: ignore[attr-defined]
         history: list[Iteration] = []
         with one_blas_thread() as n_threads:
-            rows = ArraySamples(np.asarray(given.take(np.arange(given.n_samples))), n_threads)
-            result = fit(rows, options, observers=[make_observer(history, callback)])
+            X = given.X if isinstance(given, ArrayDataset) else given.take(np.arange(given.n_samples))
+            result = fit(ArraySamples(X, n_threads), options, observers=[make_observer(history, callback)])
         for finding in result.findings:
             warnings.warn(finding.message, finding.category, stacklevel=4)
         self.n_samples_seen_ = given.n_samples
