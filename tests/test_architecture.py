@@ -29,7 +29,7 @@ LAYERS = [  # a module imports from its own layer and from those before it
 ]
 CORE = ("samples", "solver", "errors", "fit.py", "result.py", "warnings.py")
 MOST_LINES = {"core": 2000, "file": 400}
-MOST_CONSTANTS = 60
+MOST_CONSTANTS = 65
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 
 

@@ -248,9 +248,9 @@ def test_density_negentropy_is_that_of_the_law(law):
 
 
 @pytest.mark.parametrize("law", ["laplace", "gauss", "uniform", "exponential"])
-def test_density_family_is_rich_for_flat_and_skewed_codes_only(law):
+def test_density_family_has_offsets_for_flat_and_skewed_codes_only(law):
     density = fit(draw(law, 4000, 6))
-    np.testing.assert_array_equal(density.is_rich, law in ("uniform", "exponential"))
+    np.testing.assert_array_equal(density.has_offsets, law in ("uniform", "exponential"))
     assert not density.narrowed
 
 
@@ -258,12 +258,12 @@ def test_density_rich_family_is_kept_while_it_gains():
     # chance wins by two standard errors are rare: 60 uniform samples rarely gain so much, but gain
     Z = draw("uniform", 90, 8)
     first = fit(Z)
-    assert not np.all(first.is_rich)
-    rich = module.replace(first, is_rich=np.ones(8, dtype=bool)).refit(encode(Z))
-    assert np.sum(rich.is_rich) > np.sum(first.is_rich)
+    assert not np.all(first.has_offsets)
+    rich = module.replace(first, has_offsets=np.ones(8, dtype=bool)).refit(encode(Z))
+    assert np.sum(rich.has_offsets) > np.sum(first.has_offsets)
     gauss = draw("gauss", 4000, 8)
-    kept = module.replace(fit(gauss), is_rich=np.ones(8, dtype=bool)).refit(encode(gauss))
-    assert not np.any(kept.is_rich)
+    kept = module.replace(fit(gauss), has_offsets=np.ones(8, dtype=bool)).refit(encode(gauss))
+    assert not np.any(kept.has_offsets)
 
 
 @pytest.mark.parametrize("blur", [0.03, 1e-3, 1e-6, 0.0])
@@ -326,7 +326,7 @@ def compute_value_plainly(Z, n_widths):
     plain = (pooled + 1e-3) / np.sum(pooled + 1e-3)
     n_rich = len(grid.widths) - n_widths
     rich = np.r_[plain / 2, np.full(n_rich, 0.5 / n_rich)]
-    value, is_rich = 0.0, []
+    value, has_offsets = 0.0, []
     for j in range(Z.shape[1]):
         logs = np.zeros((2, len(Z)))
         for family, begin in enumerate((plain, rich)):
@@ -335,17 +335,17 @@ def compute_value_plainly(Z, n_widths):
                 weights = fit_plainly(part[half == k], begin, 30)
                 logs[family, half != k] = np.log(part[half != k] @ weights)
         gain = logs[1] - logs[0]
-        is_rich.append(np.sum(gain) > 2 * math.sqrt(np.sum(gain**2)))
-        value += np.mean(logs[int(is_rich[-1])]) - math.log(std[j])
-    return value, is_rich
+        has_offsets.append(np.sum(gain) > 2 * math.sqrt(np.sum(gain**2)))
+        value += np.mean(logs[int(has_offsets[-1])]) - math.log(std[j])
+    return value, has_offsets
 
 
 def test_density_value_equals_a_plain_two_fold_cross_validation():
     Z = np.c_[draw("laplace", 300, 2) * [1, 50], draw("exponential", 300, 2), draw("uniform", 300, 1)]
     density = fit(Z)
-    value, is_rich = compute_value_plainly(Z, int(density.n_widths[0]))
-    np.testing.assert_array_equal(density.is_rich, is_rich)
-    assert set(is_rich) == {True, False}
+    value, has_offsets = compute_value_plainly(Z, int(density.n_widths[0]))
+    np.testing.assert_array_equal(density.has_offsets, has_offsets)
+    assert set(has_offsets) == {True, False}
     # histograms instead of single samples, otherwise the same sums; pooled weights may be found to 1e-6 in another way
     np.testing.assert_allclose(density.value, value, atol=1e-4)
     np.testing.assert_allclose(density.value, np.sum(density.negentropy + GAUSSIAN - np.log(density.std)), rtol=1e-12)

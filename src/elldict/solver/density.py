@@ -25,6 +25,7 @@ NARROWEST = 1e-13  # what rounding leaves of a code that is zero
 PAIR_MEANS, PAIR_WIDTHS = np.arange(1, 13) / 5, 0.1 * 2.0 ** np.arange(4)  # of N(mu, w^2) and N(-mu, w^2) alike
 SIDE_MEANS, SIDE_WIDTHS = 2.0 ** np.arange(-2, 4), (0.5, 1.0)  # on one side only; widths in units of the mean
 BIN, FURTHEST = 0.05, 60.0  # relative width of a bin; where the last one ends
+PLAIN, NARROWER, OFFSETS = range(3)  # families, in the order in which they are judged
 ROUNDS = 30  # of expectation maximisation for each code
 POOLED_ROUNDS, MORE_POOLED_ROUNDS = 2000, 200  # for all codes together before: at first, and from the last weights
 SMOOTHING = 1e-3  # weight that every component begins with beside the pooled ones
@@ -101,13 +102,11 @@ class Density:
 
     std: Array  # (m,) of the codes
     n_widths: NDArray[np.intp]  # (m,) widths about zero that each may use
-    is_rich: NDArray[np.bool_]  # (m,) whether it has components away from zero
+    has_offsets: NDArray[np.bool_]  # (m,) whether there are components away from zero
     grid: Grid
     tables: Array = field(default_factory=lambda: np.zeros((3, 0, 0)))  # (3, m, B) log q and two derivatives
     value: float = -math.inf  # log-likelihood of a sample, each half judged by densities of the other
-    negentropy: Array = field(
-        default_factory=lambda: np.zeros(0)
-    )  # (m,) held-out gain a sample over a Gaussian density
+    negentropy: Array = field(default_factory=lambda: np.zeros(0))  # (m,) held-out gain over a Gaussian density
     narrowed: bool = False  # by the last refit
     pooled: Array = field(default_factory=lambda: np.zeros((1, 0)))  # (1, K) weights about zero of all codes together
 
@@ -142,34 +141,35 @@ class Density:
         return codes.sum(visit).reshape(2, m, n_bins)
 
     def _choose_families(self, halves: Array, wanted: NDArray[np.intp]) -> Density:
-        """Fit every family to either half, judge it on the other, and fit the best to both."""
-        both, grid = halves.sum(axis=0), self.grid
-        K, r = grid.n_widths, both[0].sum()
+        """Fit every family to either half, judge it on the other, and fit the best one of each code to both."""
+        both = halves.sum(axis=0)
         pooled = self._pool(both.sum(axis=0, keepdims=True))
         plain = restrict(pooled, self.n_widths)
         narrower = restrict(pooled, wanted) if np.any(wanted > self.n_widths) else plain
-        families = [plain, narrower, add_rich(plain, grid)]
-        held_out, variance = judge_families(families, halves, grid.q[0])
-        gain = held_out - held_out[0]
+        held_out, variance = judge_families([plain, narrower, add_offsets(plain, self.grid)], halves, self.grid.q[0])
+        gain = held_out - held_out[PLAIN]
         wins = gain > N_ERRORS * np.sqrt(variance)
-        wins[2] |= self.is_rich & (gain[2] > 0)
-        n_widths = np.where(wins[1], wanted, self.n_widths)
-        weights = np.zeros((len(both), len(grid.widths)))
-        weights[:, :K] = run_em(restrict(pooled, n_widths), both, grid.q[0, :K], ROUNDS)
-        if np.any(rich := wins[2]):
-            begin = add_rich(restrict(pooled, n_widths[rich]), grid)
-            weights[rich] = run_em(begin, both[rich], grid.q[0], ROUNDS)
-        found = (held_out[0] + np.max(wins * gain, axis=0)) / r
-        return replace(
+        wins[OFFSETS] |= self.has_offsets & (gain[OFFSETS] > 0)  # they stay while they gain
+        found = (held_out[PLAIN] + np.max(wins * gain, axis=0)) / both[0].sum()
+        chosen = replace(
             self,
-            n_widths=n_widths,
-            is_rich=rich,
-            tables=self._make_tables(weights),
+            n_widths=np.where(wins[NARROWER], wanted, self.n_widths),
+            has_offsets=wins[OFFSETS],
             value=float(np.sum(found - np.log(self.std))),
             negentropy=found - GAUSSIAN,
-            narrowed=bool(np.any(wins[1])),
+            narrowed=bool(np.any(wins[NARROWER])),
             pooled=pooled,
         )
+        return replace(chosen, tables=chosen._make_tables(chosen._fit_weights(both)))
+
+    def _fit_weights(self, counts: Array) -> Array:
+        """Fit the weights (m, K) of the family of each code."""
+        K, q = self.grid.n_widths, self.grid.q[0]
+        weights, begin = np.zeros((len(counts), len(q))), restrict(self.pooled, self.n_widths)
+        weights[:, :K] = run_em(begin, counts, q[:K], ROUNDS)
+        if np.any(some := self.has_offsets):
+            weights[some] = run_em(add_offsets(begin[some], self.grid), counts[some], q, ROUNDS)
+        return weights
 
     def _pool(self, counts: Array) -> Array:
         """Fit weights (1, K) about zero to all codes together, from those of the last refit if there are any."""
@@ -212,10 +212,10 @@ def restrict(pooled: Array, n_widths: NDArray[np.intp]) -> Array:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def add_rich(weights: Array, grid: Grid) -> Array:
+def add_offsets(weights: Array, grid: Grid) -> Array:
     """Give half of the weight to the components away from zero."""
-    n_rich = len(grid.widths) - grid.n_widths
-    return np.concatenate([weights / 2, np.full((len(weights), n_rich), 0.5 / n_rich)], axis=1)
+    n_offsets = len(grid.widths) - grid.n_widths
+    return np.concatenate([weights / 2, np.full((len(weights), n_offsets), 0.5 / n_offsets)], axis=1)
 
 
 def judge_families(families: list[Array], halves: Array, q: Array) -> tuple[Array, Array]:
