@@ -1,5 +1,6 @@
 """Steps of atoms, and the climb: polar factors, rotations, slopes, quasi-Newton steps, reasons to end."""
 
+import pickle
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -387,6 +388,20 @@ def test_newton_ascent_with_steps_too_long_never_accepts_a_lower_value(laplace):
     assert n_shortened >= 2
     assert np.all(np.diff(accepted) >= -1e-9 * np.abs(accepted[:-1]))
     assert accepted[-1] > accepted[0]
+
+
+@pytest.mark.parametrize("objective", [SmoothL1(), SignedLp(3.0), Density.begin(6)])
+@pytest.mark.parametrize("n_before", [1, 4])
+def test_climb_from_a_stored_state_ends_with_the_same_bits(laplace, objective, n_before):
+    subset, _ = laplace
+    ascent, start = NewtonAscent(subset, 1 / 256), State(find_start(subset.samples), objective)
+    whole = climb(start, ascent, 100)
+    cut = climb(start, ascent, n_before)
+    assert cut.reason is Reason.MAX_ITER
+    stored = pickle.loads(pickle.dumps(replace(cut, reason=Reason.RUNNING)))
+    again = climb(stored, ascent, 100)
+    np.testing.assert_array_equal(again.A, whole.A)
+    assert (again.iteration, again.value, again.reason) == (whole.iteration, whole.value, whole.reason)
 
 
 @pytest.mark.parametrize("objective", [SmoothL1(), SignedLp(3.0), Density.begin(6)])
