@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -204,7 +203,7 @@ def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[O
     climber = Climber(options.max_iter, find_least_blur(estimate, options), observers)
     models = list_models(order, options.normalize)
     first, subset = choose_first_stride(white, order)
-    some, strides = order.thin_out(first), choose_strides(math.ceil(first / PILOT_GROWTH), GROWTH)
+    some, strides = order.thin_out(first), choose_strides(first // PILOT_GROWTH, GROWTH)
     if options.refine is None:
         chosen = choose_candidate(subset, some, [make_lp_pilot(options.p, models)], climber)
         return keep_pilot(replace(estimate, order=order), chosen, strides, climber)
