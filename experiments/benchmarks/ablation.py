@@ -1,12 +1,12 @@
-"""What each part of the fit earns: the core without it, beside the core as it is.
+"""Ablation study: the complete fit compared with fits that leave out one part each.
 
-python -m experiments.benchmarks.ablation               # packaged real sets and synthetic codes; about 20 minutes
-python -m experiments.benchmarks.ablation --data DIR    # real sets of a folder instead of the packaged ones
+python -m experiments.benchmarks.ablation               # packaged real data and synthetic codes; about 20 minutes
+python -m experiments.benchmarks.ablation --data DIR    # real data of a folder instead
 python -m experiments.benchmarks.ablation --only growth --seeds 1
-python -m experiments.benchmarks.ablation --stored      # the table of the last run that was stored
+python -m experiments.benchmarks.ablation --stored      # the table of the last stored run
 
-Real sets: how many gain more and how many less on held-out samples by more than 1 %, and the median ratio of gains.
-Synthetic codes: ratio of the mean errors. A part stays if leaving it out costs something that a user would notice.
+Real data: number of sets whose held-out gain rises or falls by more than 1 %, and the median ratio of gains.
+Synthetic codes: ratio of mean errors. A part is kept if leaving it out has a cost that users would notice.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from experiments.benchmarks.real.sets import Matrix, RealSet, divide, list_folde
 
 RESULTS = BENCHMARK_RESULTS / "ablation.json"
 NOTICED = 0.01
-"""Relative difference of gains that counts."""
+"""Smallest relative difference of gains that is counted."""
 
 Change = Callable[[ExitStack], core.Options]
-"""Leaves a part out for as long as the stack is open, and returns the options of the fit."""
+"""Leaves out a part while the stack is open, and returns the options of the fit."""
 
 
 def change_constant(module: Any, name: str, value: Any) -> Change:
@@ -51,7 +51,7 @@ def change_constant(module: Any, name: str, value: Any) -> Change:
 
 
 def keep_pilots(*names: str) -> Change:
-    """Climb these pilots only."""
+    """Use these pilots only."""
     listed = select.list_pilots
 
     def list_some(*args: Any, **options: Any) -> list[select.Pilot]:
@@ -61,7 +61,7 @@ def keep_pilots(*names: str) -> Change:
 
 
 def judge_models_once(stack: ExitStack) -> core.Options:
-    """Take the model with which the pilot was chosen."""
+    """Keep the model that was chosen together with the pilot."""
     chosen: list[select.Model] = []
 
     def choose_and_note(*args: Any) -> select.Candidate:
@@ -76,37 +76,37 @@ def judge_models_once(stack: ExitStack) -> core.Options:
 
 
 def use_plain_model(stack: ExitStack) -> core.Options:  # noqa: ARG001
-    """Take the codes of samples as they are for independent."""
+    """Use the model of raw samples only."""
     return core.Options(normalize=None)
 
 
 WITHOUT: dict[str, tuple[str, Change]] = {
-    "normalised samples": ("the model of samples as they are alone", use_plain_model),
-    "second judgement": ("the model is judged with first densities only", judge_models_once),
-    "components away from zero": ("densities symmetric about zero alone", change_constant(density, "N_ERRORS", 1e9)),
-    "l_1 pilot": ("l_3 and l_4 alone", keep_pilots("l3", "l4")),
-    "l_3 pilot": ("l_1 and l_4 alone", keep_pilots("l1", "l4")),
-    "l_4 pilot": ("l_1 and l_3 alone", keep_pilots("l1", "l3")),
+    "normalised samples": ("raw samples only", use_plain_model),
+    "second judgement": ("the model is chosen with initial densities only", judge_models_once),
+    "components away from zero": ("zero-mean components only", change_constant(density, "N_ERRORS", 1e9)),
+    "l_1 pilot": ("l_3 and l_4 only", keep_pilots("l3", "l4")),
+    "l_3 pilot": ("l_1 and l_4 only", keep_pilots("l1", "l4")),
+    "l_4 pilot": ("l_1 and l_3 only", keep_pilots("l1", "l3")),
     "growth": ("all samples from the start", change_constant(core, "PILOT_SAMPLES", 10**9)),
     "longer pilot": ("the pilot ends on the first subsample", change_constant(core, "PILOT_GROWTH", 1)),
-    "cross-validation": ("the likelihood is always climbed", change_constant(core, "FEW", 0)),
+    "cross-validation": ("the likelihood is always used", change_constant(core, "FEW", 0)),
     "least width": ("widths below the blur of whitening", change_constant(core, "find_least_blur", lambda *_: 0.0)),
     "shortened steps": ("steps that lower the value are kept", change_constant(steps, "MAX_SHORTER", 0)),
-    "memory of steps": ("curvatures of pairs alone", change_constant(steps, "LEAST_PRODUCT", 2.0)),
-    "pooled weights": ("each code's weights from equal ones", change_constant(density, "POOLED_ROUNDS", 0)),
+    "memory of steps": ("curvatures of pairs only", change_constant(steps, "LEAST_PRODUCT", 2.0)),
+    "pooled weights": ("initial weights of each code are equal", change_constant(density, "POOLED_ROUNDS", 0)),
 }
-"""Parts of the fit: what it is without them."""
+"""Parts of the fit, with a description of the fit without each."""
 
 
 def fit(X: Matrix, options: core.Options) -> Matrix:
-    """Fit samples; return the columns that make them, of unit length."""
+    """Fit samples, and return the mixing matrix with columns of unit length."""
     estimate = core.find_atoms(ArraySamples(X), options)
     columns = estimate.whitening.make_mixing(estimate.state.A)
     return np.asarray(columns / np.linalg.norm(columns, axis=0))
 
 
 def measure_real(real: RealSet, options: core.Options) -> float:
-    """Gain of held-out samples, in nats."""
+    """Measure the held-out log-likelihood gain, in nats per sample."""
     split = divide(real.load(), real.n_directions, blocks=real.blocks)
     return measure_gain(split, fit(split.train, options).T)
 
@@ -124,7 +124,7 @@ def draw_codes(name: str, shape: tuple[int, int], rng: np.random.Generator) -> M
 
 
 def measure_synthetic(name: str, r: int, seed: int, options: core.Options) -> float:
-    """Mean of 1 - cos^4 over 24 atoms."""
+    """Measure the mean of 1 - cos^4 over 24 atoms."""
     rng = np.random.default_rng(seed)
     if name.startswith("sparse"):
         X, dictionary, _ = make_bernoulli_gaussian(r, 24, density=0.1, random_state=seed)
@@ -143,7 +143,7 @@ Measured = dict[str, float]
 
 
 def measure_all(sets: list[RealSet], seeds: int, change: Change | None) -> Measured:
-    """Measure everything, with or without a change."""
+    """Measure all data sets, with or without a change."""
     with ExitStack() as stack:
         options = core.Options() if change is None else change(stack)
         found = {f"real: {real.name}": measure_real(real, options) for real in sets}
@@ -155,7 +155,7 @@ def measure_all(sets: list[RealSet], seeds: int, change: Change | None) -> Measu
 
 def list_lines(results: dict[str, Measured]) -> Iterator[str]:
     """Write the table in Markdown."""
-    yield "| without | then | real sets: better / equal / worse | median ratio of gains | synthetic: ratio of errors |"
+    yield "| part left out | instead | real: better / equal / worse | median ratio of gains | synthetic: error ratio |"
     yield "| --- | --- | --- | --- | --- |"
     whole = results["nothing"]
     real = [name for name in whole if name.startswith("real: ")]
@@ -173,7 +173,7 @@ def list_lines(results: dict[str, Measured]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure what was asked for, store it, and print the table."""
+    """Run the requested measurements, store them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with .npy and .npz files")
     parser.add_argument("--only", nargs="+", choices=WITHOUT, default=list(WITHOUT))

@@ -1,9 +1,9 @@
-"""Data for which the present core has a special case, fitted by it and by the new core, which has none.
+"""Data for which the present core has special cases, fitted with it and with the new core, which has none.
 
 python -m experiments.benchmarks.cases             # 3 seeds, about five minutes; stored in results/cases.json
 python -m experiments.benchmarks.cases --stored    # the table of the last run
 
-Errors are the mean of 1 - cos^4 of matched columns of the mixing matrix, and the mean over seeds.
+Errors are 1 - cos^4, averaged over matched columns of the mixing matrix and over seeds.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RESULTS = BENCHMARK_RESULTS / "cases.json"
 EXACT = 1e-12
 
 Case = Callable[[int], tuple[Matrix, Matrix]]
-"""Samples, and the true columns, of a seed."""
+"""Returns samples and the true mixing matrix for a seed."""
 
 
 def sparse(r: int, n: int, **options: Any) -> Case:
-    """Bernoulli-Gaussian codes."""
+    """Make a case with Bernoulli-Gaussian codes."""
 
     def draw(seed: int) -> tuple[Matrix, Matrix]:
         X, dictionary, _ = make_bernoulli_gaussian(r, n, random_state=seed, **{"density": 0.3, **options})
@@ -42,7 +42,7 @@ def sparse(r: int, n: int, **options: Any) -> Case:
 
 
 def independent(r: int, n: int, name: str) -> Case:
-    """Codes of another distribution."""
+    """Make a case with codes of another distribution."""
 
     def draw(seed: int) -> tuple[Matrix, Matrix]:
         rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def independent(r: int, n: int, name: str) -> Case:
 
 
 def change(case: Case, function: Callable[[Matrix], Matrix]) -> Case:
-    """Change the samples of a case."""
+    """Apply a function to the samples of a case."""
 
     def draw(seed: int) -> tuple[Matrix, Matrix]:
         X, columns = case(seed)
@@ -75,39 +75,39 @@ def add_outliers(X: Matrix) -> Matrix:
 
 
 CASES: dict[str, tuple[str, dict[str, Any], Case]] = {
-    "minibatches, growing subsamples": ("n = 100, r = 40000, noise .4", {}, sparse(40_000, 100, noise_std=0.4)),
-    "spike-and-slab law": ("n = 32, r = 10000, noise .2", {}, sparse(10_000, 32, noise_std=0.2)),
+    "minibatches, growing subsamples": ("n = 100, r = 40000, noise 0.4", {}, sparse(40_000, 100, noise_std=0.4)),
+    "spike-and-slab law": ("n = 32, r = 10000, noise 0.2", {}, sparse(10_000, 32, noise_std=0.2)),
     "exact zeros": ("n = 20, r = 4000, no noise", {}, sparse(4000, 20)),
-    "rare codes": ("n = 20, r = 8000, density .02, no noise", {}, sparse(8000, 20, density=0.02)),
+    "rare codes": ("n = 20, r = 8000, density 0.02, noiseless", {}, sparse(8000, 20, density=0.02)),
     "ladder of exponents for few samples": ("n = 30, r = 180, no noise", {}, sparse(180, 30)),
     "mixed atoms separated": ("n = 30, r = 150, no noise", {}, sparse(150, 30)),
     "mixture law": ("Laplace, n = 24, r = 2000", {}, independent(2000, 24, "laplace")),
     "signs": ("uniform, n = 24, r = 2000", {}, independent(2000, 24, "uniform")),
-    "binary codes": ("signs, n = 24, r = 2000", {}, independent(2000, 24, "signs")),
+    "binary codes": ("codes of -1 and 1, n = 24, r = 2000", {}, independent(2000, 24, "signs")),
     "loudness": ("Laplace of varying scale, n = 24, r = 2000", {}, independent(2000, 24, "loud")),
-    "corruption, cleaned": ("size 1, n = 32, r = 10000", {}, sparse(10_000, 32, corruption=1.0)),
-    "corruption with noise": ("the same, noise .2", {}, sparse(10_000, 32, corruption=1.0, noise_std=0.2)),
+    "corruption, cleaned": ("corruption of size 1, n = 32, r = 10000", {}, sparse(10_000, 32, corruption=1.0)),
+    "corruption with noise": ("the same, noise 0.2", {}, sparse(10_000, 32, corruption=1.0, noise_std=0.2)),
     "competing bases": ("corruption of size 3, n = 16, r = 4000", {}, sparse(4000, 16, corruption=3.0)),
-    "rounded samples": ("to whole numbers, n = 20, r = 8000", {}, change(sparse(8000, 20), np.round)),
+    "rounded samples": ("rounded to integers, n = 20, r = 8000", {}, change(sparse(8000, 20), np.round)),
     "outliers": ("3 samples times 100, n = 16, r = 4000", {}, change(sparse(4000, 16, noise_std=0.1), add_outliers)),
     "copies": ("each sample twice, r = 4000", {}, change(sparse(4000, 16, noise_std=0.2), lambda X: np.r_[X, X])),
     "noise before whitening": (
-        "condition 10, noise .1, n = 16, r = 20000",
+        "condition number 10, noise 0.1, n = 16, r = 20000",
         {"whiten": True, "center": True},
         sparse(20_000, 16, noise_std=0.1, orthogonal=False, condition_number=10.0),
     ),
 }
-"""Special cases of the present core: data for which each was made, and parameters of both estimators."""
+"""Special cases of the present core: the data each was made for, and the parameters of both estimators."""
 
 
 def measure_error(columns: Matrix, truth: Matrix) -> float:
-    """Mean of 1 - cos^4 of matched columns."""
+    """Measure the mean of 1 - cos^4 over matched columns."""
     cosines = np.abs((columns / np.linalg.norm(columns, axis=0)).T @ (truth / np.linalg.norm(truth, axis=0)))
     return float(1 - np.mean(cosines[linear_sum_assignment(-(cosines**4))] ** 4))
 
 
 def measure(case: Case, options: dict[str, Any], seeds: int) -> dict[str, float]:
-    """Mean errors of both cores."""
+    """Measure the mean errors of both cores."""
     found: dict[str, float] = {}
     for name, kind in (("present", present.LpDictionaryLearning), ("new", switch.LpDictionaryLearning)):
         errors = []
@@ -119,13 +119,13 @@ def measure(case: Case, options: dict[str, Any], seeds: int) -> dict[str, float]
 
 
 def tell(error: float) -> str:
-    """An error in short."""
+    """Format an error."""
     return "exact" if error < EXACT else f"{error:.2g}"
 
 
 def list_lines(results: dict[str, dict[str, float]]) -> Iterator[str]:
     """Write the table in Markdown."""
-    yield "| special case of the present core | data | present core | new core |"
+    yield "| special case in the present core | data | error, present core | error, new core |"
     yield "| --- | --- | --- | --- |"
     for name, (data, _, _) in CASES.items():
         yield f"| {name} | {data} | {tell(results[name]['present'])} | {tell(results[name]['new'])} |"

@@ -1,4 +1,4 @@
-"""The whole fit, top to bottom: samples, whitening, pilots, likelihood, errors, warnings, result."""
+"""The complete fit, from samples to result: whitening, pilots, likelihood, errors and warnings."""
 
 from __future__ import annotations
 
@@ -35,57 +35,57 @@ from elldict.solver.select import (
 from elldict.solver.starts import draw_start, find_start
 from elldict.warnings import check_components, check_samples, find_gaussian
 
-PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION = 2000, 60  # by which pilots are chosen: at least, and for each direction
-PILOT_GROWTH, GROWTH = 4, 8  # factors by which samples grow: for the end of the pilot, then for the likelihood
-ROUNDING = 1e-15  # error of an exact atom
-MIN_PER_DIRECTION = 2  # samples a direction below which no rotation is better than another
-FEW = 32  # samples a direction below which the likelihood is cross-validated: with 10, three of 40 real sets gain less
+PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION = 2000, 60  # to choose pilots: minimum, and per direction
+PILOT_GROWTH, GROWTH = 4, 8  # growth factors of the sample size: for the end of the pilot, then for the likelihood
+ROUNDING = 1e-15  # error reported for an exact atom
+MIN_PER_DIRECTION = 2  # samples per direction; below, no rotation is better than another
+FEW = 32  # samples per direction; below, the likelihood is cross-validated: with 10, three of 40 real sets gain less
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user can choose about a fit, checked."""
+    """Validated user options of a fit."""
 
     n_components: int | None = None
     p: float = 3.0
     solver: str = "auto"  # or "power"
-    refine: str | None = "auto"  # None: l_p alone
+    refine: str | None = "auto"  # None: l_p only
     normalize: str | None = "auto"  # "samples", None
     center: bool = False
     whiten: bool = False
     max_iter: int = 1000
     tol: float = 1e-6
     error_bars: bool = True
-    random_state: int | np.random.Generator = 0  # of the paper's random start
+    random_state: int | np.random.Generator = 0  # for the random start of the paper
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Atoms in whitened coordinates, and how they were found."""
+    """Atoms in whitened coordinates, with a record of how they were found."""
 
     state: State
     whitening: Whitening
     statistics: Statistics
     samples: Samples  # whitened
-    order: Order | None = None  # of the samples that the likelihood takes
+    order: Order | None = None  # of the samples used by the likelihood
     model: Model = None
     pilot: str = ""
-    is_pilot: bool = False  # whether atoms are those of the pilot
-    climbs: tuple[tuple[int, int, Reason], ...] = ()  # samples, iterations and end of each climb
+    is_pilot: bool = False  # whether the atoms are those of the pilot
+    climbs: tuple[tuple[int, int, Reason], ...] = ()  # sample size, iterations and reason to end, per climb
 
     @property
     def n_iter(self) -> int:
-        """Iterations of all climbs."""
+        """Number of iterations, summed over all climbs."""
         return sum(n_iter for _, n_iter, _ in self.climbs)
 
     @property
     def n_passes(self) -> float:
-        """Passes over all samples: two for their statistics, one for their order, one for the codes, and the climbs."""
+        """Number of full-data passes: two for statistics, one each for the order and the codes, plus the climbs."""
         return 4 + sum(n_samples * n_iter for n_samples, n_iter, _ in self.climbs) / self.statistics.n_samples
 
 
 def fit(samples: Samples, options: Options, observers: Sequence[Observer] = ()) -> Result:
-    """Find components, estimate their errors, and check what was assumed."""
+    """Find components, estimate their errors, and check the assumptions."""
     estimate = find_atoms(samples, options, observers)
     columns = estimate.whitening.make_mixing(estimate.state.A)
     exact = find_exact_atoms(estimate)
@@ -96,7 +96,7 @@ def fit(samples: Samples, options: Options, observers: Sequence[Observer] = ()) 
 
 
 def fit_columns(samples: Samples, index: Index, options: Options) -> Array:
-    """Fit some of the samples from scratch, and return the columns of their mixing matrix; zeros if they are equal."""
+    """Fit a subset of the samples from scratch and return its mixing matrix; zeros if all its samples are equal."""
     try:
         estimate = find_atoms(ArraySamples(samples.take(index), samples.n_threads), options)
     except EqualSamplesError:
@@ -105,17 +105,17 @@ def fit_columns(samples: Samples, index: Index, options: Options) -> Array:
 
 
 def wants_error_bars(estimate: Estimate, options: Options, exact: Mask) -> bool:
-    """Whether to fit parts of the samples: not if the answer is exact, was stopped, or is the paper's."""
+    """Return whether to fit parts of the samples: not if exact, stopped, or the algorithm of the paper."""
     if not options.error_bars or estimate.state.reason is Reason.STOPPED:
         return False
     m, k = estimate.state.A.shape
-    if m < k:  # each part may find other atoms of the same dictionary, which is no error
+    if m < k:  # parts may find different atoms of the same dictionary: not an error
         return False
     return options.solver != "power" and not np.all(exact)
 
 
 def find_exact_atoms(estimate: Estimate) -> Mask:
-    """Tell which atoms are exact: only where neither noise nor whitening blurs zeros."""
+    """Find the exact atoms; there are none if noise or whitening blurs the zeros."""
     A, order = estimate.state.A, estimate.order
     if order is None or estimate.state.reason is not Reason.ROUNDING:
         return np.zeros(len(A), dtype=bool)
@@ -124,11 +124,11 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
 
 
 def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
-    """Order components, and put together what is known of them."""
+    """Sort the components and collect their properties."""
     state, whitening, r = estimate.state, estimate.whitening, estimate.statistics.n_samples
     moments = measure_codes(estimate.samples, state.A, options.p) / r
     columns, rows = whitening.make_mixing(state.A), whitening.make_unmixing(state.A)
-    unit = whitening.unit  # not whitened: atoms have unit length, and codes the units of samples
+    unit = whitening.unit  # if not whitened, atoms have unit length, and codes are in the units of X
     order, signs = order_and_sign(moments[0], columns)
     gaussian = np.zeros(len(order), dtype=bool)
     if isinstance(state.objective, Density) and estimate.order is not None and state.reason is not Reason.STOPPED:
@@ -157,7 +157,7 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
 
 
 def measure_codes(samples: Samples, A: Array, p: float) -> Array:
-    """Sums of |z|^p and of z^2 (2, m) over the codes of all samples."""
+    """Sum |z|^p and z^2 (2, m) over the codes of all samples."""
 
     def visit(rows: Array, start: int) -> Array:  # noqa: ARG001
         size = np.abs(rows @ A.T)
@@ -167,7 +167,7 @@ def measure_codes(samples: Samples, A: Array, p: float) -> Array:
 
 
 def find_atoms(samples: Samples, options: Options, observers: Sequence[Observer] = ()) -> Estimate:
-    """Find orthonormal atoms in the coordinates in which samples are white, or have unit mean square."""
+    """Find orthonormal atoms in coordinates in which the samples are white or have unit mean square."""
     statistics = compute_statistics(samples)
     m = options.n_components
     if m is not None and m > samples.shape[1]:
@@ -195,7 +195,7 @@ def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[O
 
 
 def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[Observer]) -> Estimate:
-    """Choose a pilot and a model on a subsample, and climb the likelihood from there on ever more samples."""
+    """Choose a pilot and a model on a subsample, then climb the likelihood on increasingly many samples."""
     white, order = estimate.samples, find_order(estimate.samples)
     r, n = len(order), white.shape[1]
     if r < MIN_PER_DIRECTION * n:
@@ -226,7 +226,7 @@ def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[O
 
 
 def choose_first_stride(white: Samples, order: Order) -> tuple[int, Subset]:
-    """Choose how many samples pilots see, enough of them to vary in every direction."""
+    """Choose the subsample for the pilots, large enough to vary in every direction."""
     n = white.shape[1]
     stride = max(1, len(order) // max(PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION * n))
     while not (subset := gather(white, order.thin_out(stride))).has_full_rank and stride > 1:
@@ -235,7 +235,7 @@ def choose_first_stride(white: Samples, order: Order) -> tuple[int, Subset]:
 
 
 def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], climber: Climber) -> Estimate:
-    """End with a pilot on all samples, and fit densities to its codes."""
+    """Run the pilot to the end on all samples, and fit densities to its codes."""
     white, order = estimate.samples, estimate.order
     assert order is not None
     state = State(chosen.A, chosen.pilot.objective)
@@ -254,16 +254,16 @@ def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], cl
 
 
 def list_models(order: Order, normalize: str | None) -> list[Model]:
-    """List the models between which samples decide, or the one that the user has chosen."""
+    """List the models to choose from, or the one set by the user."""
     scaled = Normalization(float(np.median(order.squares)))
     models: dict[str | None, list[Model]] = {"auto": [None, scaled], "samples": [scaled], None: [None]}
     return models[normalize]
 
 
 def find_least_blur(estimate: Estimate, options: Options) -> float:
-    """Standard deviation of what all other codes add to a code of samples whitened by their own moments.
+    """Estimate the standard deviation of the crosstalk between codes of samples whitened by their own moments.
 
-    Their second moments are off by chance, so that true atoms are not orthogonal there; no rotation undoes that.
+    Sampling error of these moments makes the true atoms non-orthogonal, which no rotation can undo.
     """
     statistics, k = estimate.statistics, estimate.samples.shape[1]
     W = estimate.whitening.to_white * statistics.largest

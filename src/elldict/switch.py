@@ -1,6 +1,6 @@
-"""Estimators on the new core, reached by ELLDICT_CORE=new until the public names are theirs.
+"""Estimators that use the new core: selected with ELLDICT_CORE=new until they replace the public ones.
 
-Parameters and attributes are those of the present estimators; what the new core has no counterpart for yet is refused.
+Parameters and attributes are those of the present estimators; options that the new core lacks raise an error.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ REFINEMENTS = ("auto", "mixture", None)
 
 
 class OnNewCore:
-    """Replaces the fit of an estimator."""
+    """Mixin that replaces the fit of an estimator."""
 
     def _fit(
         self, X: Any, sample_weight: Any, groups: Any, callback: Callable[..., Any] | None, checkpoint: Path | None
     ) -> None:
-        """Fit with the new core, and keep what has an attribute."""
-        self.__dict__.pop("_state", None)  # a stream would go on from the samples of another fit
+        """Fit with the new core and set the fitted attributes."""
+        self.__dict__.pop("_state", None)  # or partial_fit would resume from the samples of another fit
         for name, value in {"sample_weight": sample_weight, "groups": groups, "checkpoint": checkpoint}.items():
             if value is not None:
                 refuse(name)
@@ -69,20 +69,20 @@ class LpICA(OnNewCore, ica.LpICA):
 
 
 def refuse(name: str) -> NoReturn:
-    """Say that the new core lacks something."""
-    raise NotImplementedError(f"The new core has no {name} yet; unset ELLDICT_CORE to use it.")
+    """Raise an error for a feature that the new core lacks."""
+    raise NotImplementedError(f"The new core does not support {name} yet; unset ELLDICT_CORE to use the present one.")
 
 
 def make_options(model: Any, old: Any) -> Options:
-    """Translate the checked parameters of the present estimators."""
+    """Convert the validated parameters of the present estimators."""
     if len(old.exponents) > 1 or old.exponents[0] < 2:
-        refuse("p below 2 or sequence of p")
+        refuse("p below 2 or a sequence of p")
     if old.refine not in REFINEMENTS:
         refuse(f"refine={old.refine!r}")
     if old.solver == "power" and old.refine is not None:
-        refuse("refinement of solver='power'; set refine=None")
+        refuse("refinement after solver='power' (set refine=None)")
     if old.n_init != 1 or model.device not in (None, "cpu"):
-        refuse("n_init or device")
+        refuse("n_init above 1 or a device other than 'cpu'")
     if old.whiten == "all":
         refuse("whiten='all'")
     return Options(
@@ -101,7 +101,7 @@ def make_options(model: Any, old: Any) -> Options:
 
 
 def make_observer(history: list[Iteration], callback: Callable[..., Any] | None) -> Observer:
-    """Show every state as an iteration of the present estimators, and keep a record."""
+    """Report every state as an iteration of the present estimators, and append it to the history."""
     began = perf_counter()
 
     def observe(state: State) -> bool:
@@ -113,7 +113,7 @@ def make_observer(history: list[Iteration], callback: Callable[..., Any] | None)
 
 
 def make_fit_result(result: Result, history: tuple[Iteration, ...]) -> FitResult:
-    """Translate a result; densities, by which samples are scored and denoised, are left out."""
+    """Convert a result, without the densities that scoring and denoising need."""
     m, n = result.unmixing.shape
     return FitResult(
         components=result.mixing.T,

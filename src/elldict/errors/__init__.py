@@ -1,1 +1,1 @@
-"""How far atoms may be off."""
+"""Errors of atoms."""

@@ -1,8 +1,8 @@
-"""Exact recovery: atoms that the zeros of their codes determine.
+"""Exact recovery: atoms determined by the zeros of their codes.
 
-Without noise, a code is zero to rounding in many samples, and its atom is orthogonal to all of these. If they span all
-other directions, it is the only one that is, and so known exactly. A mixture of two atoms is orthogonal to the samples
-in which both codes are zero, but these leave two directions open.
+Without noise, a code is zero up to rounding in many samples, and its atom is orthogonal to all of these. If they span
+all other directions, no other atom is orthogonal to them, so the atom is exact. A linear combination of two atoms is
+orthogonal to the samples in which both codes are zero, but these leave two directions undetermined.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from elldict.samples.base import Array
 from elldict.samples.order import Mask
 
 ZERO = 1e-9
-"""Code, in units of its root mean square, that is zero but for rounding."""
+"""Magnitude, relative to its root mean square, below which a code is zero up to rounding."""
 
 MARGIN = 1.5
-"""Samples with a zero code, for each direction, that are needed: any n - 1 have a direction orthogonal to them all."""
+"""Required samples with a zero code, per direction: for any n - 1 samples, some direction is orthogonal to all."""
 
 SPAN_TOLERANCE = 1e-9
-"""Smallest variance, in units of the mean one, of a direction in which such samples vary."""
+"""Smallest variance, relative to the mean one, of a direction in which such samples vary."""
 
 
 def find_exact(Z: Array) -> Mask:
-    """Tell which atoms (m,) are exact, from codes (r, m) of some of the samples, one for each direction."""
+    """Find the exact atoms (m,) from codes (r, m) of a subsample, one code per direction."""
     _, m = Z.shape
     X = Z / np.sqrt(np.mean(Z * Z, axis=0))
     zero = np.abs(X) < ZERO

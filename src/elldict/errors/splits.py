@@ -1,10 +1,10 @@
-"""Split-sample replication: parts of the samples are fitted from scratch and compared.
+"""Split-sample replication: compare fits to parts of the samples.
 
-Samples are cut into P parts, and for each part all others are fitted. Two of these fits share P - 2 of the P - 1 parts
-that each has seen, so near one maximum they differ by d = c e, e the error of a fit to all samples, with
-c = 2 P / (P - 1)^2: 4 for halves, 1.5 for thirds. Fits that have nothing in common (d = 1) say that nothing is known:
-d / (c - (c - 1) d) is right at both ends. Halves share no sample, so they see best that there are several maxima, but
-where samples are few a half may be too few to be fitted at all.
+The samples are divided into P parts, and P fits leave out one part each. Two of these fits share P - 2 of the P - 1
+parts that each uses, so near a common maximum they differ by d = c e, where e is the error of a fit to all samples and
+c = 2 P / (P - 1)^2: 4 for halves, 1.5 for thirds. Unrelated fits (d = 1) mean an error of 1, so the estimate is
+d / (c - (c - 1) d), which is correct in both limits. Halves share no samples and thus detect multiple maxima best, but
+a half of a small data set may be too small to fit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from scipy.optimize import linear_sum_assignment
 from elldict.samples.base import Array, Index
 
 BLOCKS = 42
-"""Blocks of consecutive samples that are dealt out to the parts: series are no worse off than independent samples."""
+"""Number of blocks of consecutive samples assigned to parts: time series fare no worse than independent samples."""
 
 MANY = 1e5
-"""Codes of the samples from which two parts are enough; below, three are affordable."""
+"""Number of codes from which two parts suffice; below, three are affordable."""
 
 FEW_COMPONENTS = 12
-"""Number of components below which a second split is averaged with the first: an error rests on few angles."""
+"""Number of components below which two splits are averaged, because an error depends on few angles."""
 
 MIN_PER_COMPONENT = 2
-"""Samples of a fit, for each component, from which it means anything."""
+"""Minimum number of samples per component for a meaningful fit."""
 
 
 def estimate_errors(
@@ -37,7 +37,7 @@ def estimate_errors(
 ) -> Array | None:
     """Estimate the error 1 - cos^4 of each column (m,) of a mixing matrix (n, m); None if there are too few samples.
 
-    `fit_columns` fits the samples of an index from scratch; columns of zeros say that it found nothing.
+    `fit_columns` fits the samples of an index from scratch; columns of zeros mean that it found nothing.
     """
     m = columns.shape[1]
     n_parts = 2 if n_samples * m >= MANY else 3
@@ -56,20 +56,20 @@ def estimate_errors(
 
 
 def convert_difference(d: Array, n_parts: int) -> Array:
-    """Convert the mean difference of fits that leave out one part each to the error of a fit to all samples."""
+    """Convert the mean difference of leave-one-part-out fits to the error of a fit to all samples."""
     c = 2 * n_parts / (n_parts - 1) ** 2
     return np.asarray(d / (c - (c - 1) * d))
 
 
 def assign_parts(n_samples: int, n_blocks: int, n_parts: int, groups: NDArray[Any] | None = None) -> Index:
-    """Deal out consecutive blocks of samples, or whole groups in the order of their labels, to the parts in turn."""
+    """Assign blocks of consecutive samples, or whole groups in the order of their labels, to parts in turn."""
     if groups is not None:
         return np.asarray(np.unique(groups, return_inverse=True)[1] % n_parts, dtype=np.intp)
     return np.arange(n_samples) * min(n_blocks, n_samples) // n_samples % n_parts
 
 
 def match(columns: Array, others: Array) -> Array:
-    """Return, for each column, its partner of unit length among the others; zeros where there is none."""
+    """Return the matching column of unit length for each column; zeros if there is none."""
     units = make_unit(others)
     first, second = linear_sum_assignment(-(np.abs(make_unit(columns).T @ units) ** 4))
     partners = np.zeros_like(columns)
@@ -78,7 +78,7 @@ def match(columns: Array, others: Array) -> Array:
 
 
 def make_unit(columns: Array) -> Array:
-    """Scale columns to unit length, also where squares would under- or overflow; columns of zeros stay."""
+    """Scale columns to unit length without underflow or overflow; columns of zeros are unchanged."""
     largest = np.max(np.abs(columns), axis=0)
     columns = columns / np.where(largest > 0, largest, 1)
     return np.asarray(columns / np.where(largest > 0, np.linalg.norm(columns, axis=0), 1))

@@ -1,1 +1,1 @@
-"""Where samples come from, and what is done with them before atoms are sought."""
+"""Access to samples, and their preprocessing before the search for atoms."""

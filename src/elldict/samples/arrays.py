@@ -1,4 +1,4 @@
-"""Samples in memory: arrays of NumPy, or of another library that follows the array API standard."""
+"""Samples in memory: arrays of NumPy or of another library that implements the array API standard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elldict.samples.base import Array, Index, S, Visit, cut_blocks, map_in_orde
 
 
 class ArraySamples:
-    """Rows of an array of real numbers, which is only read; blocks of torch and CuPy are brought to the CPU."""
+    """Rows of a real array, which is never written to; torch and CuPy arrays are copied to the CPU by block."""
 
     def __init__(self, X: Any, n_threads: int = 1) -> None:
         self.X = X
@@ -23,7 +23,7 @@ class ArraySamples:
         return int(self.X.shape[0]), int(self.X.shape[1])
 
     def sum(self, visit: Visit[S]) -> S:
-        """Add up what a visit to each block returns, along a fixed tree."""
+        """Sum the results of a visit to each block, along a fixed tree."""
 
         def read_and_visit(bounds: tuple[int, int]) -> S:
             return visit(to_numpy(self.X[slice(*bounds), :]), bounds[0])
@@ -31,7 +31,7 @@ class ArraySamples:
         return sum_along_tree(map_in_order(read_and_visit, cut_blocks(*self.shape), self.n_threads))
 
     def take(self, index: Index) -> Array:
-        """Return single samples, in the order of the index."""
+        """Return the samples of an index, in its order."""
         if isinstance(self.X, np.ndarray):
             return np.asarray(self.X[index], dtype=np.float64)
         xp = array_api_compat.array_namespace(self.X)
@@ -39,7 +39,7 @@ class ArraySamples:
 
 
 def to_numpy(array: Any) -> Array:
-    """Convert an array of any library to NumPy, in double precision."""
+    """Convert an array of any library to a NumPy array of double precision."""
     if array_api_compat.is_torch_array(array):
         array = array.detach().double().cpu().numpy()
     elif array_api_compat.is_cupy_array(array):

@@ -1,4 +1,4 @@
-"""The protocol of samples, and sums over blocks that are the same for any number of threads."""
+"""The protocol for samples, and sums over blocks that do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 BLOCK_NUMBERS = 2**18
-"""Numbers in a block: with its codes and their derivatives it fits into the cache of a core."""
+"""Entries per block: with its codes and their derivatives, a block fits into the cache of one CPU core."""
 
 
 class Additive(Protocol):
-    """What a visit to a block returns: the same type is added up over all blocks."""
+    """Result of a visit to a block; results of all blocks are summed."""
 
     def __add__(self, other: Self, /) -> Self:
         """Add the sums of two blocks."""
@@ -28,11 +28,11 @@ class Additive(Protocol):
 S = TypeVar("S", bound=Additive)
 T = TypeVar("T")
 Visit = Callable[[Array, int], S]
-"""Computes the sums of one block, given its rows (b, n) and the number of the first one."""
+"""Computes the sums of one block from its rows (b, n) and the index of the first row."""
 
 
 class Samples(Protocol):
-    """Samples as rows, seen block by block in double precision."""
+    """Samples as rows, processed block by block in double precision."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,13 +40,13 @@ class Samples(Protocol):
 
     @property
     def n_threads(self) -> int:
-        """Number of threads that visit blocks at the same time."""
+        """Number of threads that visit blocks in parallel."""
 
     def sum(self, visit: Visit[S]) -> S:
-        """Add up what a visit to each block returns, along a fixed tree."""
+        """Sum the results of a visit to each block, along a fixed tree."""
 
     def take(self, index: Index) -> Array:
-        """Return single samples, in the order of the index."""
+        """Return the samples of an index, in its order."""
 
 
 class FieldwiseSum:
@@ -59,14 +59,14 @@ class FieldwiseSum:
 
 
 def cut_blocks(n_samples: int, n_features: int) -> list[tuple[int, int]]:
-    """Bounds of all blocks, which depend on the shape alone."""
+    """Compute the bounds of all blocks, which depend only on the shape."""
     rows = max(64, BLOCK_NUMBERS // max(1, n_features))
     return [(start, min(start + rows, n_samples)) for start in range(0, n_samples, rows)]
 
 
 def sum_along_tree(sums: Iterable[S]) -> S:
-    """Add up in pairs, pairs of pairs and so on: rounding grows with the depth of the tree, not with its leaves."""
-    waiting: list[tuple[int, S]] = []  # levels decrease; at most one sum a level
+    """Sum pairwise, so that rounding errors grow with the depth of the tree, not with the number of leaves."""
+    waiting: list[tuple[int, S]] = []  # levels decrease; at most one sum per level
     for value in sums:
         level, total = 0, value
         while waiting and waiting[-1][0] == level:
@@ -80,14 +80,14 @@ def sum_along_tree(sums: Iterable[S]) -> S:
 
 
 def map_in_order(function: Callable[[T], S], items: Iterable[T], n_threads: int) -> Iterator[S]:
-    """Apply a function to items in several threads; results come in the order of the items."""
+    """Apply a function to items in several threads; yield results in the order of the items."""
     if n_threads == 1:
         yield from map(function, items)
         return
     with ThreadPoolExecutor(n_threads) as pool:
         running: deque[Future[Any]] = deque()
         for item in items:
-            if len(running) == 2 * n_threads:  # results that wait take memory
+            if len(running) == 2 * n_threads:  # pending results take up memory
                 yield running.popleft().result()
             running.append(pool.submit(function, item))
         while running:

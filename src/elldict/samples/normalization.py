@@ -1,4 +1,4 @@
-"""The normalisation of samples whose scale varies: each is divided by about its own length."""
+"""Normalisation of samples of varying scale: each is divided by approximately its own norm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elldict.samples.base import Array
 
 @dataclass(frozen=True)
 class Normalization:
-    """x = y / sqrt(|y|^2 + m), m the median of |y|^2: a one-to-one map, after which no sample outweighs all others."""
+    """x = y / sqrt(|y|^2 + m), m the median of |y|^2: a one-to-one map that keeps single samples from dominating."""
 
     median: float
 
@@ -21,5 +21,5 @@ class Normalization:
         return np.asarray(rows / np.sqrt(np.sum(rows * rows, axis=1, keepdims=True) + self.median))
 
     def log_determinant(self, squares: Array, n_features: int) -> Array:
-        """Logarithm of the volume element of the map at samples of these squared norms."""
+        """Compute the log-determinant of the Jacobian of the map at samples of these squared norms."""
         return np.asarray(math.log(self.median) - (n_features + 2) / 2 * np.log(squares + self.median))

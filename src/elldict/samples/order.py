@@ -1,7 +1,7 @@
-"""An order of samples that neither their rows nor their coordinates decide, and parts of them that follow from it.
+"""An order of samples that does not depend on the order of rows or on coordinates, and subsamples based on it.
 
-Samples are ordered by their norm, those of equal norm by y^T M y, M their fourth moments E |y|^2 y y^T. Neither changes
-when samples are rotated, so subsamples (every s-th one) and halves (every other one) depend on their set alone.
+Samples are sorted by norm, and those of equal norm by y^T M y, where M = E |y|^2 y y^T are fourth moments. Both are
+invariant to rotation, so subsamples (every s-th sample) and halves (every other) depend only on the set of samples.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from elldict.samples.base import Array, Index, Samples
 Mask = NDArray[np.bool_]
 
 SMALL, MOST_SMALL = 4.0, 0.01
-"""Squared norm, in units of the mean one, below which a sample is only what centring makes of a zero: times 1 / r, the
-square of the error of the mean; and at most."""
+"""Squared norm, relative to the mean one, below which a sample is a zero that centring has shifted: SMALL / r (1 / r is
+the squared error of the mean), but at most MOST_SMALL."""
 
 OUTLIERS = 0.01
-"""Share of the largest norms that the mean leaves out: a few outliers would make all other samples small."""
+"""Fraction of the largest norms left out of the mean, so that outliers do not make all other samples look small."""
 
 EQUAL = 1e-9
-"""Relative difference of norms below which they are equal but for rounding."""
+"""Relative difference below which norms are considered equal up to rounding errors."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """Samples that say something about directions, by increasing norm."""
+    """Samples that are not zero, sorted by increasing norm."""
 
     index: Index  # (r,) rows of the samples
     squares: Array  # (r,) their squared norms
-    group: Index  # (r,) number of the distinct sample: equal samples have the same one
+    group: Index  # (r,) label of the distinct sample: equal samples share one
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -49,9 +49,9 @@ class Order:
         return Order(self.index[some], self.squares[some], self.group[some])
 
     def assign_parts(self, n_parts: int) -> Index:
-        """Assign samples to parts in turn, equal ones to the same part."""
+        """Assign samples to parts in turn, and equal samples to the same part."""
         distinct, rank = np.unique(self.group, return_inverse=True)
-        if len(distinct) < n_parts:  # no part is left empty
+        if len(distinct) < n_parts:  # leave no part empty
             rank = np.arange(len(self))
         return np.asarray(rank % n_parts, dtype=np.intp)
 
@@ -62,7 +62,7 @@ def sum_fourth_moments(samples: Samples) -> Array:
 
 
 def find_order(samples: Samples) -> Order:
-    """Order samples by their norms, and by fourth moments where norms are equal."""
+    """Sort samples by norm, and by fourth moments where norms are equal."""
     squares = map_rows(samples, lambda rows: np.sum(rows * rows, axis=1))
     mean = np.mean(np.sort(squares)[: math.ceil((1 - OUTLIERS) * len(squares))])
     index = np.flatnonzero(squares > min(SMALL / len(squares), MOST_SMALL) * mean)
@@ -80,7 +80,7 @@ def find_order(samples: Samples) -> Order:
 
 
 def map_rows(samples: Samples, function: Callable[[Array], Array]) -> Array:
-    """Compute one number for each sample (r,)."""
+    """Compute one number per sample (r,)."""
     out = np.empty(samples.shape[0])
 
     def visit(rows: Array, start: int) -> int:

@@ -1,4 +1,4 @@
-"""The first passes: largest entry, mean and second moments, and where an entry is not a number."""
+"""The first passes: largest entry, mean, second moments, and the position of NaN or infinity."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from elldict.samples.base import Array, FieldwiseSum, Samples
 
 
 class EqualSamplesError(ValueError):
-    """There is no direction in which samples vary."""
+    """The samples do not vary in any direction."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Moments of samples that were divided by their largest entry, so that no power overflows or underflows."""
+    """Moments of samples divided by their largest absolute entry, so that powers do not overflow or underflow."""
 
     n_samples: int
     largest: float  # absolute value of an entry
@@ -24,13 +24,13 @@ class Statistics:
     covariance: Array  # (n, n), about the mean
 
     def second_moments(self, *, center: bool) -> Array:
-        """Mean of y y^T (n, n), about the mean or about zero."""
+        """Return the mean of y y^T (n, n), about the mean or about zero."""
         return self.covariance if center else self.covariance + np.outer(self.mean, self.mean)
 
 
 @dataclass(frozen=True)
 class _Extreme:
-    """Largest absolute value of an entry, and where the first one stands that is not finite."""
+    """Largest absolute value of an entry, and the position of the first non-finite one."""
 
     largest: float
     not_finite: tuple[int, int, float] | None
@@ -48,17 +48,17 @@ class _Moments(FieldwiseSum):
 
 
 def compute_statistics(samples: Samples) -> Statistics:
-    """Find the mean and the covariance of samples, and refuse what is not a finite number."""
+    """Compute the mean and covariance of samples; raise an error if an entry is not finite."""
     extreme = samples.sum(_find_extreme)
     if extreme.not_finite is not None:
         row, column, value = extreme.not_finite
         found = "NaN" if np.isnan(value) else "infinity"
         raise ValueError(
-            f"Input X contains {found} (sample {row}, feature {column}). Drop such samples, or impute their entries."
+            f"Input X contains {found} (sample {row}, feature {column}). Drop such samples, or impute these entries."
         )
     if extreme.largest == 0:
-        raise EqualSamplesError("All entries of X are zero: there is no direction in which samples vary.")
-    offset = samples.take(np.arange(1))[0] / extreme.largest  # keeps digits where the mean is large
+        raise EqualSamplesError("All entries of X are zero: the samples do not vary in any direction.")
+    offset = samples.take(np.arange(1))[0] / extreme.largest  # preserves precision if the mean is large
 
     def add_moments(rows: Array, start: int) -> _Moments:  # noqa: ARG001
         y = rows / extreme.largest - offset
@@ -70,7 +70,7 @@ def compute_statistics(samples: Samples) -> Statistics:
 
 
 def _find_extreme(rows: Array, start: int) -> _Extreme:
-    """Look for the largest entry of a block, and for one that is not finite."""
+    """Find the largest entry of a block, or its first non-finite one."""
     largest = float(np.max(np.abs(rows)))
     if np.isfinite(largest):
         return _Extreme(largest, None)

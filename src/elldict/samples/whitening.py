@@ -1,4 +1,4 @@
-"""The change of coordinates from raw samples to those in which atoms are orthonormal."""
+"""The change from the coordinates of raw samples to those in which atoms are orthonormal."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from elldict.samples.base import Array, Index, S, Samples, Visit
 from elldict.samples.statistics import EqualSamplesError, Statistics
 
 RANK_TOLERANCE = 1e-10
-"""Variance of a direction, in units of the largest, features having unit variance, that rounding may have made."""
+"""Largest variance of a direction, relative to the largest one, due to rounding; features have unit variance."""
 
 NO_VARIANCE = 1e-28
-"""Largest variance, in units of the squared largest entry, that rounding makes of equal samples."""
+"""Largest variance of equal samples due to rounding, relative to the squared largest entry."""
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """y = to_white (x - mean): white samples, or raw ones of unit mean square in the directions in which they vary."""
+    """y = to_white (x - mean): white samples, or raw ones scaled to unit mean square where they vary."""
 
     mean: Array  # (n,), zeros if samples are not centred
     to_white: Array  # (k, n)
     from_white: Array  # (n, k), its pseudo-inverse
     is_white: bool
-    unit: float  # root mean square by which samples that are not whitened were divided
-    rank: int  # number of directions in which samples vary: k, or more if they were reduced
-    condition: float  # largest variance of such a direction, in units of the smallest
+    unit: float  # root mean square by which samples are divided if not whitened
+    rank: int  # number of directions in which samples vary: k, or more if reduced
+    condition: float  # ratio of the largest to the smallest variance of such a direction
 
     def apply(self, rows: Array) -> Array:
         """Whiten samples (b, n)."""
         return (rows - self.mean) @ self.to_white.T
 
     def make_unmixing(self, A: Array) -> Array:
-        """Rows (m, n) that make codes of centred samples from atoms (m, k)."""
+        """Compute the matrix (m, n) that maps centred samples to codes, from atoms (m, k)."""
         return A @ self.to_white
 
     def make_mixing(self, A: Array) -> Array:
-        """Columns (n, m) that make centred samples from those codes."""
+        """Compute the matrix (n, m) that maps these codes to centred samples."""
         return self.from_white @ A.T
 
 
 def make_whitening(statistics: Statistics, *, center: bool, whiten: bool, n_components: int | None = None) -> Whitening:
-    """Choose coordinates: principal ones of unit variance if whitened, those of the samples, scaled, if not.
+    """Choose coordinates: principal components of unit variance if whitened, else those of the samples, scaled.
 
-    Whitened samples are reduced to `n_components` principal directions. Directions without variance are left out.
+    Whitened samples are reduced to `n_components` principal directions. Directions without variance are dropped.
     """
     moments = statistics.second_moments(center=center)
     if np.max(np.diag(moments)) <= NO_VARIANCE:
-        raise EqualSamplesError("All samples are equal: once centred, there is no direction in which they vary.")
+        raise EqualSamplesError("All samples are equal: after centring, they do not vary in any direction.")
     scales = np.sqrt(np.diag(moments))
     scales = np.where(scales > 0, scales, 1)
     n, rank = len(moments), count_directions(moments / np.outer(scales, scales))
@@ -78,7 +78,7 @@ def count_directions(correlations: Array) -> int:
 
 @dataclass(frozen=True)
 class WhitenedSamples:
-    """Samples in the coordinates of a whitening."""
+    """Samples in whitened coordinates."""
 
     samples: Samples
     whitening: Whitening
@@ -90,13 +90,13 @@ class WhitenedSamples:
 
     @property
     def n_threads(self) -> int:
-        """Number of threads that visit blocks at the same time."""
+        """Number of threads that visit blocks in parallel."""
         return self.samples.n_threads
 
     def sum(self, visit: Visit[S]) -> S:
-        """Add up what a visit to each block returns."""
+        """Sum the results of a visit to each block."""
         return self.samples.sum(lambda rows, start: visit(self.whitening.apply(rows), start))
 
     def take(self, index: Index) -> Array:
-        """Return single samples, in the order of the index."""
+        """Return the samples of an index, in its order."""
         return self.whitening.apply(self.samples.take(index))

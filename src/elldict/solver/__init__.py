@@ -1,1 +1,1 @@
-"""What is climbed, and how."""
+"""Objectives, and how they are maximised."""

@@ -1,4 +1,4 @@
-"""The only loop: atoms climb an objective until they are as near to its maximum as samples can tell."""
+"""The only loop: maximise an objective until the distance to its maximum is within sampling error."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from elldict.solver.objectives import Objective
 from elldict.solver.steps import QuasiNewton, polar
 
 PER_ANGLE, PER_ERROR = 2.0, 0.5
-"""Narrowest width of a density: in units of the last angles, and of standard errors."""
+"""Narrowest width of a density, relative to the last angles and to standard errors."""
 
 RESOLUTION = 1e-12
-"""Length of a step that only rounding makes."""
+"""Length of a step that is due to rounding errors alone."""
 
 
 class Reason(Enum):
-    """Why a climb ended."""
+    """Reason why a climb ended."""
 
     RUNNING = "running"
-    SMALL_RISE = "the predicted rise is small beside that of chance"
-    ROUNDING = "steps are as small as rounding"
+    SMALL_RISE = "the predicted increase is small compared with chance"
+    ROUNDING = "the step is within rounding errors"
     SMALL_STEP = "the step is below tol"
     MAX_ITER = "max_iter was reached"
     STOPPED = "stopped by the callback"
-    TOO_FEW = "samples are too few to prefer any rotation"
+    TOO_FEW = "too few samples to determine the rotation"
 
 
 @dataclass(frozen=True)
 class State:
-    """Where a climb is; all that is needed to go on with it."""
+    """State of a climb: all that is needed to resume it."""
 
     A: Array
     objective: Objective
     iteration: int = 0
     step: QuasiNewton = field(default_factory=QuasiNewton)
-    blur: Array | None = None  # (m,) of the codes, by the last step and by standard errors
+    blur: Array | None = None  # (m,) of the codes, from the last step and standard errors
     reason: Reason = Reason.RUNNING
     length: float = np.inf  # of the last step: root mean square over atoms
     value: float = -np.inf
 
 
 Advance = Callable[[State], State]
-"""Makes one step."""
+"""Takes one step."""
 
 Observer = Callable[[State], bool | None]
-"""Sees every state; True stops the climb."""
+"""Called with every state; returning True stops the climb."""
 
 
 def climb(state: State, advance: Advance, max_iter: int, observers: Sequence[Observer] = ()) -> State:
-    """Advance a state until there is a reason to end."""
+    """Advance a state until there is a reason to stop."""
     while state.reason is Reason.RUNNING:
         state = advance(state)
         stopped = [observer(state) for observer in observers]
@@ -68,7 +68,7 @@ def climb(state: State, advance: Advance, max_iter: int, observers: Sequence[Obs
 
 @dataclass(frozen=True)
 class PowerAscent:
-    """The paper's generalized power method (Algorithm 2)."""
+    """The generalized power method of the paper (Algorithm 2)."""
 
     samples: Samples
     tol: float
@@ -85,14 +85,14 @@ class PowerAscent:
 
 @dataclass(frozen=True)
 class NewtonAscent:
-    """Quasi-Newton steps on rotations, the objective fitted to the codes before each of them."""
+    """Quasi-Newton steps on rotations; the objective is refitted to the codes before each step."""
 
     samples: Subset
-    done: float  # share of the rise by chance below which a predicted rise is the last one
-    least_blur: float = 0.0  # of codes, which no rotation removes
+    done: float  # stop if the predicted rise is below this fraction of that by chance
+    least_blur: float = 0.0  # blur of codes that no rotation removes
 
     def __call__(self, state: State) -> State:
-        """Move along the angles of all pairs, or take less of the last step if it lowered the value."""
+        """Rotate all pairs of atoms, or shorten the last step if it lowered the value."""
         codes = self.samples.encode(state.A)
         objective = state.objective.refit(codes, state.blur)
         at = evaluate(codes, objective)
@@ -113,5 +113,5 @@ class NewtonAscent:
 
 
 def measure_length(step: Array) -> float:
-    """Root mean square, over atoms, of a step (m, n)."""
+    """Compute the root mean square, over atoms, of the length of a step (m, n)."""
     return float(np.sqrt(np.sum(step * step) / len(step)))

@@ -1,4 +1,4 @@
-"""One pass over the samples: the value of an objective, and what is needed of it to move atoms."""
+"""One pass over the samples: the value of an objective, and its derivatives with respect to atoms."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from elldict.samples.subsample import Codes
 from elldict.solver.objectives import Objective
 
 FEWEST, PER_DIRECTION = 5000, 100
-"""Samples from which curvatures and variances are found: at least, and for each direction. Slopes come from all."""
+"""Samples used for curvatures and variances: minimum, and per direction. Slopes use all samples."""
 
 LEAST_CURVATURE = 0.1
-"""Share of E g z of two atoms that the curvature of their angle has at least."""
+"""Smallest curvature of an angle, as a fraction of E g z of its two atoms."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def compute_gradient(samples: Samples, A: Array, objective: Objective) -> Gradie
 
 @dataclass(frozen=True)
 class _Sums(FieldwiseSum):
-    """Sums over samples, and over those from which curvatures are found."""
+    """Sums over all samples, and over those used for curvatures."""
 
     value: float
     gz: Array  # (m, m) of g_i z_j
@@ -50,34 +50,34 @@ class _Sums(FieldwiseSum):
 
 @dataclass(frozen=True)
 class Angles:
-    """An objective as a function of the angles by which pairs of atoms rotate towards each other, per sample."""
+    """An objective, per sample, as a function of the rotation angles of pairs of atoms."""
 
     value: float
     slope: Array  # (m, m) antisymmetric
     curvature: Array  # (m, m) symmetric, positive: minus the second derivative
-    variance: Array  # (m, m) of the slope, by chance
+    variance: Array  # (m, m) sampling variance of the slope
 
     @property
     def rise(self) -> float:
-        """Rise of the objective that a Newton step predicts."""
+        """Increase of the objective predicted for a Newton step."""
         return float(np.sum(self.slope**2 / self.curvature)) / 4
 
     @property
     def rise_by_chance(self) -> float:
-        """The same at the true atoms, where only chance makes slopes."""
+        """Predicted increase at the true atoms, where slopes are due to chance alone."""
         return float(np.sum(self.variance / self.curvature)) / 4
 
     def compute_blur(self, code_variances: Array, angles: Array, per_angle: float, per_error: float) -> Array:
-        """Standard deviation (m,), relative to each code, of what all other codes add to it.
+        """Compute the standard deviation (m,) of crosstalk from all other codes, relative to each code.
 
-        They do by `angles` that were just moved, and by the standard errors of all angles.
+        It results from the `angles` of the last step and from the standard errors of all angles.
         """
         variance = per_angle**2 * angles**2 + per_error**2 * self.variance / self.curvature**2
         return np.asarray(np.sqrt(variance @ code_variances / code_variances))
 
 
 def evaluate(codes: Codes, objective: Objective) -> Angles:
-    """Find value, slopes, curvatures and variances at as many atoms as directions; codes may depend on each other."""
+    """Compute value, slopes, curvatures and variances for a full basis of atoms; codes may be dependent."""
     r, n = codes.shape
     stride = max(1, r // max(FEWEST, PER_DIRECTION * n))
 

@@ -1,7 +1,7 @@
-"""What is climbed: functions of single codes, summed over samples and atoms.
+"""Objectives to be maximised: functions of a code, summed over samples and atoms.
 
-An objective computes its sum over a block of codes and two derivatives (`terms`). Its parameters, if it has any, are
-fitted to the codes again whenever atoms have moved (`refit`).
+An objective computes its sum over a block of codes and two derivatives (`terms`). Its parameters, if any, are refitted
+to the codes after every step (`refit`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from elldict.theory import gaussian_moment
 
 
 def unknown() -> Array:
-    """Return what stands for a parameter before the first refit."""
+    """Return the placeholder of a parameter before the first refit."""
     return np.zeros(0)
 
 
 class Terms(NamedTuple):
-    """An objective at the codes (b, m) of a block."""
+    """Values of an objective at the codes (b, m) of a block."""
 
     value: float  # sum over codes
     g: Array  # (b, m) derivative
@@ -35,36 +35,36 @@ class Objective(Protocol):
 
     @property
     def narrowed(self) -> bool:
-        """Whether the last refit made it another function, of which steps have told nothing yet."""
+        """Whether the last refit changed the function, so that earlier steps do not apply to it."""
 
     def refit(self, codes: Codes, blur: Array | None = None) -> Self:
-        """Find the parameters for these codes."""
+        """Fit the parameters to these codes."""
 
     def is_settled(self, tried: Array | None, blur: Array) -> bool:
-        """Whether codes of this blur (m,), after those that were tried, would leave it the function that it is."""
+        """Return whether codes of this blur (m,) leave the function unchanged, given the blur already tried."""
 
     def terms(self, Z: Array) -> Terms:
         """Evaluate at codes (b, m)."""
 
 
 class FixedFunction:
-    """An objective whose parameters, if any, follow the codes, and that stays the same function."""
+    """An objective whose function does not change, apart from parameters fitted to the codes."""
 
     narrowed = False
 
     def is_settled(self, tried: Array | None, blur: Array) -> bool:  # noqa: ARG002
-        """Say that nothing is left to try: the function stays the same."""
+        """Return True: the function does not change."""
         return True
 
 
 @dataclass(frozen=True)
 class Lp(FixedFunction):
-    """The paper's objective: the sum of |z|^p, p > 2."""
+    """Objective of the paper: the sum of |z|^p, p > 2."""
 
     p: float = 3.0
 
     def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
-        """Return the same: there are no parameters."""
+        """Return the objective itself: it has no parameters."""
         return self
 
     def terms(self, Z: Array) -> Terms:
@@ -77,10 +77,10 @@ class Lp(FixedFunction):
 
 @dataclass(frozen=True)
 class SignedLp(FixedFunction):
-    """l_p of standardised codes, mirrored for atoms whose codes are less sparse than Gaussian ones.
+    """l_p of standardised codes, with the sign reversed for sub-Gaussian codes.
 
-    An atom counts by how far E |x|^p is from that of a Gaussian code, in the direction of kappa = E g x - E g', which
-    is zero for a Gaussian code.
+    An atom contributes the difference of E |x|^p from that of a Gaussian code, with the sign of
+    kappa = E g x - E g', which is zero for a Gaussian code.
     """
 
     p: float = 3.0
@@ -89,7 +89,7 @@ class SignedLp(FixedFunction):
     kappa: Array = field(default_factory=unknown)  # (m,)
 
     def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
-        """Find which atoms have codes less sparse than Gaussian ones."""
+        """Find the atoms with sub-Gaussian codes."""
 
         def visit(Z: Array, half: Index) -> Array:  # noqa: ARG001
             x = np.abs(Z / codes.std)
@@ -112,12 +112,12 @@ class SignedLp(FixedFunction):
 
 @dataclass(frozen=True)
 class SmoothL1(FixedFunction):
-    """Minus the sum of sqrt(z^2 + 1), in units of the root mean square of all codes."""
+    """Minus the sum of sqrt(z^2 + 1), where z is relative to the root mean square of all codes."""
 
     unit: float = 1.0
 
     def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
-        """Find the unit."""
+        """Compute the unit."""
         return replace(self, unit=math.sqrt(np.mean(codes.std**2)))
 
     def terms(self, Z: Array) -> Terms:
@@ -128,13 +128,13 @@ class SmoothL1(FixedFunction):
 
 @dataclass(frozen=True)
 class MinusL4(FixedFunction):
-    """Minus the sum of x^4 of standardised codes: large where all codes are flat (sub-Gaussian)."""
+    """Minus the sum of x^4 of standardised codes: large if all codes are sub-Gaussian."""
 
     std: Array = field(default_factory=unknown)  # (m,)
     moment: Array = field(default_factory=unknown)  # (m,) E x^4
 
     def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
-        """Find the moments of the codes."""
+        """Compute the moments of the codes."""
         moment = codes.sum(lambda Z, half: np.sum((Z / codes.std) ** 4, axis=0))  # noqa: ARG005
         return replace(self, std=codes.std, moment=moment / codes.shape[0])
 

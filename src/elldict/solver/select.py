@@ -1,4 +1,4 @@
-"""Which pilot and which model the likelihood is climbed from."""
+"""Choice of the pilot and the model that the likelihood starts from."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from elldict.solver.density import Density
 from elldict.solver.objectives import MinusL4, Objective, SignedLp, SmoothL1
 from elldict.solver.starts import find_start
 
-PILOT_DONE, DONE = 1 / 256, 1 / 4  # share of the rise by chance at which climbs end: of pilots, of the likelihood
-PILOT_ITER = 60  # most iterations of a pilot
-FOLDS = 4  # of the cross-validation where samples are few
+PILOT_DONE, DONE = 1 / 256, 1 / 4  # fraction of the rise by chance at which a climb ends: pilot, likelihood
+PILOT_ITER = 60  # maximum number of iterations of a pilot
+FOLDS = 4  # of the cross-validation for few samples
 
 Model = Normalization | None
-"""Whose codes are independent: those of normalised samples, or of the samples as they are (None)."""
+"""Samples whose codes are independent: normalised samples, or raw samples (None)."""
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """An objective without a density, and the samples that it sees."""
+    """An objective without a density, and the samples it is applied to."""
 
     name: str
     objective: Objective
     sees: Model
-    suits: Sequence[Model]  # models whose codes it may be the pilot of
+    suits: Sequence[Model]  # models for which it may be the pilot
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A pilot where it ended, a model, and the held-out log-likelihood of a sample under both."""
+    """A pilot with its final atoms, a model, and their held-out log-likelihood per sample."""
 
     pilot: Pilot
     A: Array
@@ -46,25 +46,25 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Climber:
-    """Climbs on samples of one fit: what all its climbs share."""
+    """Options and record shared by all climbs of a fit."""
 
     max_iter: int
     least_blur: float = 0.0
     observers: Sequence[Observer] = ()
-    climbs: list[tuple[int, int, Reason]] = field(default_factory=list)  # samples, iterations, end of each
+    climbs: list[tuple[int, int, Reason]] = field(default_factory=list)  # sample size, iterations, reason to end
 
     def climb_pilot(self, subset: Subset, A: Array, pilot: Pilot, max_iter: int = PILOT_ITER) -> State:
-        """Climb the objective of a pilot."""
+        """Maximise the objective of a pilot."""
         ascent = NewtonAscent(view(subset, pilot.sees), PILOT_DONE)
         return self._climb(State(A, pilot.objective), ascent, min(max_iter, self.max_iter))
 
     def climb_likelihood(self, subset: Subset, state: State, model: Model) -> State:
-        """Climb the likelihood of a model, from where another climb ended."""
+        """Maximise the likelihood of a model, from the state of another climb."""
         ascent = NewtonAscent(view(subset, model), DONE, self.least_blur)
         return self._climb(State(state.A, state.objective), ascent, self.max_iter)
 
     def _climb(self, state: State, ascent: NewtonAscent, max_iter: int) -> State:
-        """Climb, and note what it took; once an observer has stopped a climb, no other begins."""
+        """Run and record a climb; after an observer has stopped one, no other starts."""
         if self.was_stopped:
             return replace(state, reason=Reason.STOPPED)
         state = climb(state, ascent, max_iter, self.observers)
@@ -78,28 +78,28 @@ class Climber:
 
 
 def view(subset: Subset, model: Model) -> Subset:
-    """Return the samples whose codes a model takes for independent."""
+    """Return the samples whose codes are independent under a model."""
     return subset if model is None else subset.normalize(model)
 
 
 def list_pilots(p: float, models: Sequence[Model], *, flat: bool) -> list[Pilot]:
-    """List the pilots: l_1 for sparse codes, l_p with signs for a mixture of kinds, minus l_4 for flat ones."""
+    """List pilots: l_1 for sparse codes, signed l_p for codes of mixed kinds, minus l_4 for sub-Gaussian ones."""
     pilots = [Pilot("l1", SmoothL1(), models[-1], models), make_lp_pilot(p, models)]
     return [*pilots, Pilot("l4", MinusL4(), models[0], models[:1])] if flat else pilots
 
 
 def make_lp_pilot(p: float, models: Sequence[Model]) -> Pilot:
-    """Make the pilot of the paper's norm, which tells nothing of normalised samples if others may be chosen."""
+    """Make the l_p pilot, which is not used with normalised samples if other models may be chosen."""
     return Pilot(f"l{p:g}", SignedLp(p), models[0], models[:1])
 
 
 def are_flat(order: Order, n: int) -> bool:
-    """Whether norms vary less than those of Gaussian samples (Mardia's kurtosis)."""
+    """Return whether norms vary less than those of Gaussian samples (Mardia's kurtosis)."""
     return bool(np.mean(order.squares**2) < (1 + 2 / n) * np.mean(order.squares) ** 2)
 
 
 def judge(subset: Subset, order: Order, A: Array, model: Model, blur: Array | None = None) -> float:
-    """Log-likelihood of a sample at atoms A, the densities of each half judged on the other."""
+    """Compute the log-likelihood per sample for atoms A: each half under the densities of the other."""
     value = Density.begin(len(A)).refit(view(subset, model).encode(A), blur).value
     if model is None:
         return value
@@ -107,7 +107,7 @@ def judge(subset: Subset, order: Order, A: Array, model: Model, blur: Array | No
 
 
 def choose_candidate(subset: Subset, order: Order, pilots: Sequence[Pilot], climber: Climber) -> Candidate:
-    """Climb all pilots, and take the one, and the model, under which samples are most likely."""
+    """Run all pilots, and choose the pair of pilot and model with the highest held-out likelihood."""
     start, candidates = find_start(subset.samples), []
     for pilot in pilots:
         A = climber.climb_pilot(subset, start, pilot).A
@@ -116,18 +116,18 @@ def choose_candidate(subset: Subset, order: Order, pilots: Sequence[Pilot], clim
 
 
 def choose_model(subset: Subset, order: Order, state: State, models: Sequence[Model]) -> Model:
-    """Judge the models once more, with the narrower densities of a climb."""
+    """Choose the model again, with the narrower densities of a climb."""
     return max(models, key=lambda model: judge(subset, order, state.A, model, get_widths(state)))
 
 
 def get_widths(state: State) -> Array:
-    """Narrowest widths (m,) of the densities that a climb of the likelihood ended with."""
+    """Return the narrowest widths (m,) of the densities at the end of a likelihood climb."""
     assert isinstance(state.objective, Density)
     return state.objective.narrowest
 
 
 def is_worth_climbing(samples: Samples, order: Order, candidate: Candidate, climber: Climber) -> bool:
-    """Whether the likelihood finds better atoms than its pilot, by cross-validation, the atoms included."""
+    """Return whether the likelihood improves on its pilot in cross-validation, with atoms fitted per fold."""
     gain, fold = 0.0, order.assign_parts(FOLDS)
     for k in range(FOLDS):
         kept, held_out = gather(samples, order.keep(fold != k)), gather(samples, order.keep(fold == k))
@@ -139,6 +139,6 @@ def is_worth_climbing(samples: Samples, order: Order, candidate: Candidate, clim
 
 
 def judge_on(kept: Subset, held_out: Subset, A: Array, model: Model, blur: Array | None) -> float:
-    """Log-likelihood of samples to which nothing was fitted."""
+    """Compute the log-likelihood of held-out samples."""
     density = Density.begin(len(A)).refit(view(kept, model).encode(A), blur)
     return float(view(held_out, model).encode(A).sum(lambda Z, half: density.judge(Z)))  # noqa: ARG005

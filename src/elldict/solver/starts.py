@@ -1,4 +1,4 @@
-"""Where climbs begin: atoms that turn with the samples, without a seed."""
+"""Initial atoms, without a seed: they rotate with the samples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from elldict.solver.steps import polar
 
 
 def find_start(samples: Samples, m: int | None = None) -> Array:
-    """Eigenvectors (m, n) of fourth moments E |y|^2 y y^T, those of the largest eigenvalues."""
+    """Compute the leading eigenvectors (m, n) of the fourth moments E |y|^2 y y^T."""
     _, vectors = np.linalg.eigh(sum_fourth_moments(samples))
     return np.asarray(vectors.T[::-1][:m])
 
 
 def draw_start(m: int, n: int, rng: np.random.Generator) -> Array:
-    """Random orthonormal atoms (m, n), as the paper begins with."""
+    """Draw random orthonormal atoms (m, n), the start of the paper."""
     return polar(rng.standard_normal((m, n)))

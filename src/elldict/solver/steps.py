@@ -1,4 +1,4 @@
-"""How atoms move: the paper's power step, and quasi-Newton steps on rotations."""
+"""Steps of atoms: the power step of the paper, and quasi-Newton steps on rotations."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from elldict.samples.base import Array
 from elldict.solver.evaluate import Angles
 
-LONGEST, LONGEST_ANGLE = 0.3, 0.5  # root mean square of the angles of an atom; angle of a pair
-MEMORY = 10  # pairs of steps and changes of the slope
-SHORTER, MAX_SHORTER = 0.3, 4  # factor by which a step is shortened after which the value is lower; how often
-FALL = 1e-9  # relative fall of the value that is rounding
-LEAST_PRODUCT = 1e-10  # cosine of a step and a change of the slope below which the pair says nothing
+LONGEST, LONGEST_ANGLE = 0.3, 0.5  # maximum root mean square of the angles of an atom; maximum angle of a pair
+MEMORY = 10  # number of stored steps with their changes of the slope
+SHORTER, MAX_SHORTER = 0.3, 4  # factor that shortens a step that lowered the value; how often at most
+FALL = 1e-9  # relative decrease of the value due to rounding
+LEAST_PRODUCT = 1e-10  # cosine of a step and its change of the slope; below, the pair is not stored
 
 
 def polar(G: Array) -> Array:
-    """Find the orthonormal rows nearest to G (m, n)."""
+    """Compute the orthonormal rows closest to G (m, n)."""
     U, _, V = np.linalg.svd(G, full_matrices=False)
     return np.asarray(U @ V)
 
@@ -30,7 +30,7 @@ def rotate(A: Array, angles: Array) -> Array:
 
 @dataclass(frozen=True)
 class Trial:
-    """A step that was taken: from where, by which angles, and what was known there."""
+    """A step taken: its origin and angles, and the value and slope there."""
 
     A: Array
     value: float
@@ -40,7 +40,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class QuasiNewton:
-    """L-BFGS on the angles of pairs of atoms, preconditioned by their curvatures; it holds what it remembers."""
+    """L-BFGS on the angles of pairs of atoms, preconditioned by their curvatures, with its memory."""
 
     last: Trial | None = None
     pairs: tuple[tuple[Array, Array, float], ...] = ()  # angles, change of the slope, their product
@@ -48,13 +48,13 @@ class QuasiNewton:
     n_shortened: int = 0
 
     def fell(self, value: float) -> bool:
-        """Whether the last step lowered the value, and can be shortened."""
+        """Return whether the last step lowered the value and can be shortened."""
         if self.last is None or self.n_shortened == MAX_SHORTER:
             return False
         return value < self.last.value - FALL * abs(self.last.value)
 
     def shorten(self) -> tuple[QuasiNewton, Array]:
-        """Take less of the last step."""
+        """Shorten the last step."""
         assert self.last is not None
         angles = SHORTER * self.last.angles
         longest = 2 * math.sqrt(np.sum(angles * angles) / len(angles))
@@ -62,7 +62,7 @@ class QuasiNewton:
         return replace(self, last=last, n_shortened=self.n_shortened + 1, longest=longest), rotate(last.A, angles)
 
     def take(self, A: Array, at: Angles, *, forget: bool = False) -> tuple[QuasiNewton, Array]:
-        """Move towards the maximiser of a quadratic model; `forget` what was learned of an objective that changed."""
+        """Step towards the maximum of a quadratic model; `forget` clears the memory if the objective changed."""
         longest = self.longest if self.n_shortened else min(LONGEST, 2 * self.longest)
         pairs = () if forget else self._remember(at.slope)
         angles = solve_two_loops(at.slope, at.curvature, pairs)
@@ -74,7 +74,7 @@ class QuasiNewton:
         return QuasiNewton(Trial(A, at.value, at.slope, angles), pairs, longest), rotate(A, angles)
 
     def _remember(self, slope: Array) -> tuple[tuple[Array, Array, float], ...]:
-        """Add how the slope changed along the last step."""
+        """Append the change of the slope along the last step."""
         if self.last is None:
             return self.pairs
         angles, change = self.last.angles, self.last.slope - slope
