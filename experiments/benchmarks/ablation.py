@@ -80,6 +80,13 @@ def use_plain_model(stack: ExitStack) -> core.Options:  # noqa: ARG001
     return core.Options(normalize=None)
 
 
+def leave_out_pooling(stack: ExitStack) -> core.Options:
+    """Begin with equal weights, and keep them."""
+    for name in ("POOLED_ROUNDS", "MORE_POOLED_ROUNDS"):
+        stack.enter_context(patch.object(density, name, 0))
+    return core.Options()
+
+
 WITHOUT: dict[str, tuple[str, Change]] = {
     "normalised samples": ("raw samples only", use_plain_model),
     "second judgement": ("the model is chosen with initial densities only", judge_models_once),
@@ -93,7 +100,7 @@ WITHOUT: dict[str, tuple[str, Change]] = {
     "least width": ("widths below the blur of whitening", change_constant(core, "find_least_blur", lambda *_: 0.0)),
     "shortened steps": ("steps that lower the value are kept", change_constant(steps, "MAX_SHORTER", 0)),
     "memory of steps": ("curvatures of pairs only", change_constant(steps, "LEAST_PRODUCT", 2.0)),
-    "pooled weights": ("initial weights of each code are equal", change_constant(density, "POOLED_ROUNDS", 0)),
+    "pooled weights": ("initial weights of each code are equal", leave_out_pooling),
 }
 """Parts of the fit, with a description of the fit without each."""
 

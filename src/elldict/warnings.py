@@ -62,8 +62,8 @@ def check_components(state: State, is_gaussian: Mask, statistics: Statistics) ->
         yield Finding(
             NotIdentifiableWarning,
             f"{statistics.n_samples} samples of {len(statistics.mean)} features are too few to determine the rotation "
-            f"of {len(state.A)} components: each needs at least two. Use more samples, or a smaller n_components "
-            "with whiten=True.",
+            f"of {len(state.A)} components: each needs at least two that are not zero. Use more "
+            "samples, or a smaller n_components with whiten=True.",
         )
     if state.reason is Reason.MAX_ITER:
         yield Finding(
