@@ -176,7 +176,10 @@ class ZarrReader:
 
 def open_zarr(source: Any, column: str | None = None) -> ZarrReader:
     """Reader of an open array, or of a folder with an array or a group, of which `column` names the array."""
-    array = _open_array(source, column)
+    try:
+        array = _open_array(source, column)
+    except RecursionError as error:  # metadata that are nested more deeply than any, in whichever function meets them
+        raise SamplesFileError(f"{source} cannot be opened as zarr: {describe_error(error)}") from error
     folder = _find_folder(array)
     name = str(folder or array.store_path)
     shape = check_shape(array.shape, name)
