@@ -106,3 +106,15 @@ def test_methods_that_need_the_fitted_density_are_refused(data, method):
     model = switch.LpICA().fit(data[0])
     with pytest.raises(NotImplementedError, match="unset ELLDICT_CORE"):
         getattr(model, method)(data[0])
+
+
+def test_more_components_than_features_are_refused_by_the_dictionary_and_lowered_by_ica(data):
+    with pytest.raises(ValueError, match="n_components=9 is above the number of features, 8"):
+        switch.LpDictionaryLearning(n_components=9).fit(data[0])
+    assert switch.LpICA(n_components=9).fit(data[0]).n_components_ == 8
+
+
+@pytest.mark.parametrize(("halves", "stated"), [("auto", False), (True, True), (False, False)])
+def test_paper_method_has_error_bars_if_they_are_asked_for(data, halves, stated):
+    model = switch.LpDictionaryLearning(solver="power", refine=None, halves=halves, random_state=0).fit(data[0])
+    assert np.all(np.isfinite(model.atom_error_)) == stated

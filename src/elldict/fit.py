@@ -39,12 +39,12 @@ PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION = 2000, 60  # to choose pilots: minim
 PILOT_GROWTH, GROWTH = 4, 8  # growth factors of the sample size: for the end of the pilot, then for the likelihood
 ROUNDING = 1e-15  # error reported for an exact atom
 MIN_PER_DIRECTION = 2  # samples per direction; below, no rotation is better than another
-FEW = 32  # samples per direction; below, the likelihood is cross-validated: with 10, three of 40 real sets gain less
+FEW = 32  # samples per direction; below, the likelihood may overfit atoms, and is cross-validated
 
 
 @dataclass(frozen=True)
 class Options:
-    """Validated user options of a fit."""
+    """Validated user options of a fit. An n_components above the rank is lowered to it."""
 
     n_components: int | None = None
     p: float = 3.0
@@ -80,8 +80,9 @@ class Estimate:
 
     @property
     def n_passes(self) -> float:
-        """Number of full-data passes: two for statistics, one each for the order and the codes, plus the climbs."""
-        return 4 + sum(n_samples * n_iter for n_samples, n_iter, _ in self.climbs) / self.statistics.n_samples
+        """Number of full-data passes: two for statistics, one each for the codes and any order, plus the climbs."""
+        climbs = sum(n_samples * n_iter for n_samples, n_iter, _ in self.climbs)
+        return 3 + (self.order is not None) + climbs / self.statistics.n_samples
 
 
 def fit(samples: Samples, options: Options, observers: Sequence[Observer] = ()) -> Result:
@@ -105,13 +106,13 @@ def fit_columns(samples: Samples, index: Index, options: Options) -> Array:
 
 
 def wants_error_bars(estimate: Estimate, options: Options, exact: Mask) -> bool:
-    """Return whether to fit parts of the samples: not if exact, stopped, or the algorithm of the paper."""
+    """Return whether to fit parts of the samples: if asked for, and the atoms are neither exact nor unfinished."""
     if not options.error_bars or estimate.state.reason is Reason.STOPPED:
         return False
     m, k = estimate.state.A.shape
     if m < k:  # parts may find different atoms of the same dictionary: not an error
         return False
-    return options.solver != "power" and not np.all(exact)
+    return not np.all(exact)
 
 
 def find_exact_atoms(estimate: Estimate) -> Mask:
@@ -170,8 +171,6 @@ def find_atoms(samples: Samples, options: Options, observers: Sequence[Observer]
     """Find orthonormal atoms in coordinates in which the samples are white or have unit mean square."""
     statistics = compute_statistics(samples)
     m = options.n_components
-    if m is not None and m > samples.shape[1]:
-        raise ValueError(f"n_components={m} is above the number of features, {samples.shape[1]}.")
     whitening = make_whitening(statistics, center=options.center, whiten=options.whiten, n_components=m)
     white = WhitenedSamples(samples, whitening)
     k = white.shape[1]

@@ -40,7 +40,10 @@ class OnNewCore:
             if value is not None:
                 refuse(name)
         given = check_samples(self, X, fitting=True)
-        options = make_options(self, self._options())  # type: ignore[attr-defined]
+        old = self._options()  # type: ignore[attr-defined]
+        if not old.clip and (old.n_components or 0) > given.n_features:
+            raise ValueError(f"n_components={old.n_components} is above the number of features, {given.n_features}.")
+        options = make_options(self, old)
         history: list[Iteration] = []
         with one_blas_thread() as n_threads:
             X = given.X if isinstance(given, ArrayDataset) else given.take(np.arange(given.n_samples))
@@ -95,7 +98,7 @@ def make_options(model: Any, old: Any) -> Options:
         whiten=bool(old.whiten),
         max_iter=old.max_iter,
         tol=old.tol,
-        error_bars=old.halves is not False,
+        error_bars=old.halves is True or (old.halves == "auto" and old.solver != "power"),
         random_state=check_rng(model.random_state, stream=1),
     )
 

@@ -44,7 +44,7 @@ class State:
     blur: Array | None = None  # (m,) of the codes, from the last step and standard errors
     reason: Reason = Reason.RUNNING
     length: float = np.inf  # of the last step: root mean square over atoms
-    value: float = -np.inf
+    value: float = -np.inf  # per sample, at the atoms before the last step
 
 
 Advance = Callable[[State], State]
