@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN    := $(VENV)/bin
 
-# What is tested of the package behind the fence while it is in use: two minutes; `make test-old` tests all of it.
+# Tests of the old package that run with `make test`, about two minutes; `make test-old` runs all of them.
 OLD := compiled_kernels host_kernels objectives solver polar estimator sklearn model_file checkpoint cli ica score \
   robust signs reduction sample_weight error_bar_parts split_half_errors theory_of_error_bars stream rotation \
   stability readers cluster hostile_files damaged_files plot properties summary progress

@@ -7,38 +7,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from elldict.fit import Options, fit
-from elldict.samples.arrays import ArraySamples
 from elldict.solver.climb import Reason
-
-DENSITY, NOISE = 0.3, 0.1
-DRAW = {
-    "laplace": lambda rng, shape: rng.laplace(size=shape) / math.sqrt(2),
-    "uniform": lambda rng, shape: rng.uniform(-1, 1, shape) * math.sqrt(3),
-    "exponential": lambda rng, shape: rng.exponential(size=shape) - 1,
-    "sparse": lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < DENSITY),
-    "noisy": lambda rng, shape: DRAW["sparse"](rng, shape) + NOISE * rng.standard_normal(shape),
-    "gauss": lambda rng, shape: rng.standard_normal(shape),
-}
-
-
-def draw_atoms(n, seed=5):
-    return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
-
-
-def draw(law, r, n, seed=0):
-    return DRAW[law](np.random.default_rng(seed), (r, n))
-
-
-def run(X, observers=(), n_threads=1, **options):
-    """Fit without error bars unless they are asked for."""
-    return fit(ArraySamples(X, n_threads), Options(**{"error_bars": False, **options}), observers)
-
-
-def measure_errors(columns, mixing):
-    """1 - cos^4 of each true column (n, m) and the closest found one."""
-    true, found = columns / np.linalg.norm(columns, axis=0), mixing / np.linalg.norm(mixing, axis=0)
-    return 1 - np.max((true.T @ found) ** 4, axis=1)
+from tests.fits import DENSITY, NOISE, draw, draw_atoms, measure_errors, run
 
 
 @pytest.mark.parametrize(("r", "n", "density"), [(200, 6, 0.3), (2000, 10, 0.1), (2000, 10, 0.4), (9000, 4, 0.5)])
