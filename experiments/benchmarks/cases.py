@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
-from elldict import switch
+from elldict import dictionary_learning
 from elldict._old import dictionary_learning as present
 from elldict.datasets import make_bernoulli_gaussian
 from experiments import BENCHMARK_RESULTS
@@ -109,11 +109,16 @@ def measure_error(columns: Matrix, truth: Matrix) -> float:
 def measure(case: Case, options: dict[str, Any], seeds: int) -> dict[str, float]:
     """Measure the mean errors of both cores."""
     found: dict[str, float] = {}
-    for name, kind in (("present", present.LpDictionaryLearning), ("new", switch.LpDictionaryLearning)):
+    kinds: dict[str, tuple[Any, str]] = {
+        "present": (present.LpDictionaryLearning, "halves"),
+        "new": (dictionary_learning.LpDictionaryLearning, "error_bars"),
+    }
+    for name, (kind, error_bars) in kinds.items():
         errors = []
         for seed in range(seeds):
             X, truth = case(seed)
-            errors.append(measure_error(kind(random_state=0, halves=False, **options).fit(X).mixing_, truth))
+            model = kind(random_state=0, **{error_bars: False}, **options).fit(X)
+            errors.append(measure_error(model.mixing_, truth))
         found[name] = float(np.mean(errors))
     return found
 

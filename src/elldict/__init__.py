@@ -56,7 +56,7 @@ _HOMES = {
 }
 
 if os.environ.get("ELLDICT_CORE") == "new":  # until the public names are those of the new core
-    _HOMES |= {"LpDictionaryLearning": "switch", "LpICA": "switch"}
+    _HOMES |= {"Iteration": "history", "LpDictionaryLearning": "dictionary_learning", "LpICA": "ica"}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.errors.exact import find_exact
-from elldict.errors.splits import estimate_errors
+from elldict.errors.splits import estimate_errors, list_splits
 from elldict.result import Result, order_and_sign
-from elldict.samples.arrays import ArraySamples
-from elldict.samples.base import Array, Index, Samples
+from elldict.samples.arrays import SelectedSamples, scale_weights
+from elldict.samples.base import STORED_BYTES, Array, MappedSamples, Samples, weigh
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Mask, Order, find_order
 from elldict.samples.statistics import EqualSamplesError, Statistics, compute_statistics
-from elldict.samples.subsample import Subset, choose_strides, gather, is_white
-from elldict.samples.whitening import WhitenedSamples, Whitening, make_whitening
+from elldict.samples.subsample import Codes, Subset, choose_strides, gather, is_white, store
+from elldict.samples.whitening import Whitening, make_whitening, whiten_samples
 from elldict.solver.climb import Observer, PowerAscent, Reason, State, climb
 from elldict.solver.density import Density
 from elldict.solver.objectives import Lp
@@ -35,11 +37,12 @@ from elldict.solver.select import (
 from elldict.solver.starts import draw_start, find_start
 from elldict.warnings import check_components, check_samples, find_gaussian
 
-PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION = 2000, 60  # to choose pilots: minimum, and per direction
-PILOT_GROWTH, GROWTH = 4, 8  # growth factors of the sample size: for the end of the pilot, then for the likelihood
+PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION = 2000, 30  # to choose pilots: minimum, and per direction
+PILOT_GROWTH, GROWTH = 8, 8  # growth factors of the sample size: for the end of the pilot, then for the likelihood
 ROUNDING = 1e-15  # error reported for an exact atom
 MIN_PER_DIRECTION = 2  # samples per direction; below, no rotation is better than another
 FEW = 32  # samples per direction; below, the likelihood may overfit atoms, and is cross-validated
+TINY = 1e-300  # keeps the standard deviation of a code that is always zero above zero
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Options:
     normalize: str | None = "auto"  # "samples", None
     center: bool = False
     whiten: bool = False
+    standardize: bool = False
     max_iter: int = 1000
     tol: float = 1e-6
     error_bars: bool = True
@@ -66,12 +70,27 @@ class Estimate:
     state: State
     whitening: Whitening
     statistics: Statistics
-    samples: Samples  # whitened
+    samples: Samples
     order: Order | None = None  # of the samples used by the likelihood
     model: Model = None
     pilot: str = ""
     is_pilot: bool = False  # whether the atoms are those of the pilot
-    climbs: tuple[tuple[int, int, Reason], ...] = ()  # sample size, iterations and reason to end, per climb
+    climbs: tuple[tuple[float, int, Reason], ...] = ()  # sample size, iterations and reason to end, per climb
+
+    @property
+    def white(self) -> Samples:
+        """Samples in whitened coordinates."""
+        return whiten_samples(self.samples, self.whitening)
+
+    @property
+    def moments(self) -> Array:
+        """Mean of y y^T (k, k) over whitened samples."""
+        W, center = self.whitening.to_white * self.statistics.largest, bool(np.any(self.whitening.mean))
+        return np.asarray(W @ self.statistics.second_moments(center=center) @ W.T)
+
+    def gather(self, order: Order) -> Subset:
+        """Collect the samples of an order."""
+        return gather(self.samples, self.whitening, order, self.moments)
 
     @property
     def n_iter(self) -> int:
@@ -85,23 +104,39 @@ class Estimate:
         return 3 + (self.order is not None) + climbs / self.statistics.n_samples
 
 
-def fit(samples: Samples, options: Options, observers: Sequence[Observer] = ()) -> Result:
+def fit(
+    samples: Samples,
+    options: Options,
+    observers: Sequence[Observer] = (),
+    groups: NDArray[Any] | None = None,
+) -> Result:
     """Find components, estimate their errors, and check the assumptions."""
+    if samples.weights is not None:
+        samples, groups = drop_weightless(samples, groups)
     estimate = find_atoms(samples, options, observers)
     columns = estimate.whitening.make_mixing(estimate.state.A)
     exact = find_exact_atoms(estimate)
     errors = None
     if wants_error_bars(estimate, options, exact):
-        errors = estimate_errors(columns, samples.shape[0], lambda index: fit_columns(samples, index, options))
+        splits = list_splits(estimate.statistics.n_samples, columns.shape[1], samples, groups)
+        errors = estimate_errors(columns, splits, lambda part: fit_columns(part, options))
     return make_result(estimate, options, exact, errors)
 
 
-def fit_columns(samples: Samples, index: Index, options: Options) -> Array:
-    """Fit a subset of the samples from scratch and return its mixing matrix; zeros if all its samples are equal."""
+def drop_weightless(samples: Samples, groups: NDArray[Any] | None) -> tuple[Samples, NDArray[Any] | None]:
+    """Leave out samples of weight zero, and bring weights to their final scale."""
+    assert samples.weights is not None
+    index = np.flatnonzero(samples.weights)
+    kept = SelectedSamples(samples, index, scale_weights(samples.weights[index]))
+    return kept, None if groups is None else groups[index]
+
+
+def fit_columns(part: Samples, options: Options) -> Array:
+    """Fit a part of the samples from scratch and return its mixing matrix; zeros if all its samples are equal."""
     try:
-        estimate = find_atoms(ArraySamples(samples.take(index), samples.n_threads), options)
+        estimate = find_atoms(part, options)
     except EqualSamplesError:
-        return np.zeros((samples.shape[1], 1))
+        return np.zeros((part.shape[1], 1))
     return estimate.whitening.make_mixing(estimate.state.A)
 
 
@@ -120,24 +155,28 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
     A, order = estimate.state.A, estimate.order
     if order is None or estimate.state.reason is not Reason.ROUNDING:
         return np.zeros(len(A), dtype=bool)
-    stride = max(1, len(order) // max(PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION * len(A)))
-    return find_exact(estimate.samples.take(order.thin_out(stride).index) @ A.T)
+    some = order.thin_out(find_stride(order, len(A)))
+    return find_exact(estimate.white.take(some.index) @ A.T)
 
 
 def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
     """Sort the components and collect their properties."""
     state, whitening, r = estimate.state, estimate.whitening, estimate.statistics.n_samples
-    moments = measure_codes(estimate.samples, state.A, options.p) / r
+    moments = measure_codes(estimate.white, state.A, options.p) / r
     columns, rows = whitening.make_mixing(state.A), whitening.make_unmixing(state.A)
     unit = whitening.unit  # if not whitened, atoms have unit length, and codes are in the units of X
-    order, signs = order_and_sign(moments[0], columns)
+    order, signs = order_and_sign(moments[0] if options.p > 2 else -moments[0], columns)
+    is_fitted = isinstance(state.objective, Density) and state.objective.is_fitted
+    density = state.objective if is_fitted else fit_density(estimate)
+    assert isinstance(density, Density)
     gaussian = np.zeros(len(order), dtype=bool)
-    if isinstance(state.objective, Density) and estimate.order is not None and state.reason is not Reason.STOPPED:
-        gaussian = find_gaussian(state.objective.negentropy, len(estimate.order)) & ~exact
+    if is_fitted and estimate.order is not None and state.reason is not Reason.STOPPED:
+        gaussian = find_gaussian(density.negentropy, estimate.order.n_samples) & ~exact
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
     findings += check_components(state, gaussian[order], estimate.statistics)
     if errors is None:
         errors = np.where(exact, ROUNDING, np.nan)
+    density = density.arrange(order, signs)
     return Result(
         mixing=(columns / unit)[:, order] * signs,
         unmixing=(rows * unit)[order] * signs[:, None],
@@ -147,22 +186,33 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         is_exact=bool(np.all(exact)),
         has_replicates=not np.any(np.isnan(errors)) and not np.all(exact),
         objective=float(np.mean(moments[0])),
+        density=density if estimate.model is not None else density.rescale(unit),
+        normalization=None if estimate.model is None else Normalization(estimate.model.median * unit**2),
         state=state,
         pilot=estimate.pilot,
         is_pilot=estimate.is_pilot,
-        is_normalized=estimate.model is not None,
         n_iter=estimate.n_iter,
         n_passes=estimate.n_passes,
         findings=tuple(findings),
     )
 
 
+def fit_density(estimate: Estimate) -> Density:
+    """Fit densities to the codes of atoms that were found without them."""
+    A, white = estimate.state.A, estimate.white
+    codes = MappedSamples(white, lambda rows, where: rows @ A.T, len(A), white.weights)  # noqa: ARG005
+    std = np.sqrt(measure_codes(white, A, 2.0)[1] / estimate.statistics.n_samples)
+    half = np.arange(white.shape[0]) % 2
+    return Density.begin(len(A)).refit(Codes(codes, half.astype(np.int8), np.maximum(std, TINY)), choose=True)
+
+
 def measure_codes(samples: Samples, A: Array, p: float) -> Array:
     """Sum |z|^p and z^2 (2, m) over the codes of all samples."""
 
-    def visit(rows: Array, start: int) -> Array:  # noqa: ARG001
+    def visit(rows: Array, start: int) -> Array:
         size = np.abs(rows @ A.T)
-        return np.stack([np.sum(size**p, axis=0), np.sum(size**2, axis=0)])
+        sums = (np.sum(weigh(size**q, samples.weights, start), axis=0, dtype=np.float64) for q in (p, 2))
+        return np.stack([*sums])
 
     return samples.sum(visit)
 
@@ -171,11 +221,12 @@ def find_atoms(samples: Samples, options: Options, observers: Sequence[Observer]
     """Find orthonormal atoms in coordinates in which the samples are white or have unit mean square."""
     statistics = compute_statistics(samples)
     m = options.n_components
-    whitening = make_whitening(statistics, center=options.center, whiten=options.whiten, n_components=m)
-    white = WhitenedSamples(samples, whitening)
-    k = white.shape[1]
+    whitening = make_whitening(
+        statistics, center=options.center, whiten=options.whiten, standardize=options.standardize, n_components=m
+    )
+    k = len(whitening.to_white)
     m = min(m or k, k)
-    estimate = Estimate(State(np.eye(k)[:m], Lp(options.p)), whitening, statistics, white)
+    estimate = Estimate(State(np.eye(k)[:m], Lp(options.p)), whitening, statistics, samples)
     if options.solver == "power" or m < k:
         return climb_lp(estimate, m, options, observers)
     return climb_likelihood(estimate, options, observers)
@@ -183,65 +234,78 @@ def find_atoms(samples: Samples, options: Options, observers: Sequence[Observer]
 
 def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[Observer]) -> Estimate:
     """Maximise the l_p norm of the codes of m atoms on all samples (Algorithm 2 of the paper)."""
-    k = estimate.samples.shape[1]
+    white = estimate.white
+    k = white.shape[1]
+    if white.shape[0] * k * white.dtype.itemsize <= STORED_BYTES:
+        white = store(white)
     if options.solver == "power":
         start = draw_start(m, k, np.random.default_rng(options.random_state))
     else:
-        start = find_start(estimate.samples, m)
-    ascent = PowerAscent(estimate.samples, options.tol)
-    state = climb(State(start, Lp(options.p)), ascent, options.max_iter, observers)
-    return replace(estimate, state=state, climbs=((estimate.samples.shape[0], state.iteration, state.reason),))
+        start = find_start(white, m)
+    state = climb(State(start, Lp(options.p)), PowerAscent(white, options.tol), options.max_iter, observers)
+    return replace(estimate, state=state, climbs=((estimate.statistics.n_samples, state.iteration, state.reason),))
 
 
 def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[Observer]) -> Estimate:
     """Choose a pilot and a model on a subsample, then climb the likelihood on increasingly many samples."""
-    white, order = estimate.samples, find_order(estimate.samples)
-    r, n = len(order), white.shape[1]
-    if r < MIN_PER_DIRECTION * n:
-        return replace(estimate, state=State(find_start(white), Lp(options.p), reason=Reason.TOO_FEW))
-    climber = Climber(options.max_iter, find_least_blur(estimate, options), observers)
+    order, n = find_order(estimate.white), len(estimate.state.A)
+    estimate = replace(estimate, order=order)
+    if order.n_distinct < MIN_PER_DIRECTION * n:
+        state = State(find_principal_axes(estimate), Lp(options.p), reason=Reason.TOO_FEW)
+        return replace(estimate, order=None, state=state)
+    climber = Climber(options.max_iter, find_least_blur(estimate), observers)
     models = list_models(order, options.normalize)
-    first, subset = choose_first_stride(white, order)
+    first, subset = choose_first_stride(estimate, order)
     some, strides = order.thin_out(first), choose_strides(first // PILOT_GROWTH, GROWTH)
     if options.refine is None:
         chosen = choose_candidate(subset, some, [make_lp_pilot(options.p, models)], climber)
-        return keep_pilot(replace(estimate, order=order), chosen, strides, climber)
+        return keep_pilot(estimate, chosen, strides, climber)
     pilots = list_pilots(options.p, models, flat=are_flat(order, n))
     chosen = choose_candidate(subset, some, pilots, climber)
-    if n > 1 and r < FEW * n and not is_worth_climbing(white, order, chosen, climber):
-        return keep_pilot(replace(estimate, order=order), chosen, strides, climber)
-    A, model = chosen.A, chosen.model
-    if strides[0] < first:
-        A = climber.climb_pilot(gather(white, order.thin_out(strides[0])), A, chosen.pilot).A
-    state = State(A, Density.begin(n))
+    seen = subset if strides[0] == first else estimate.gather(order.thin_out(strides[0]))
+    A, model = climber.climb_pilot(seen, chosen.A, chosen.pilot).A, chosen.model
+    chosen = replace(chosen, A=A)
+    if n > 1 and order.n_samples < FEW * n and not is_worth_climbing(estimate.gather, order, chosen, climber):
+        return keep_pilot(estimate, chosen, strides, climber)
+    state = State(A, Density.begin(n, chosen.density))
     for stride in strides:
-        seen = gather(white, order.thin_out(stride))
+        seen = seen if stride == strides[0] else estimate.gather(order.thin_out(stride))
         state = climber.climb_likelihood(seen, state, model)
         if stride == strides[0] and (better := choose_model(subset, some, state, models)) is not model:
             model = better
-            state = climber.climb_likelihood(seen, State(state.A, Density.begin(n)), model)
-    climbs = tuple(climber.climbs)
-    return replace(estimate, order=order, state=state, model=model, pilot=chosen.pilot.name, climbs=climbs)
+            state = climber.climb_likelihood(seen, State(state.A, Density.begin(n, chosen.density)), model)
+    return replace(estimate, state=state, model=model, pilot=chosen.pilot.name, climbs=tuple(climber.climbs))
 
 
-def choose_first_stride(white: Samples, order: Order) -> tuple[int, Subset]:
+def find_principal_axes(estimate: Estimate) -> Array:
+    """Return the principal axes (k, k), by decreasing variance; whitened samples have them as coordinates already."""
+    if estimate.whitening.is_white:
+        return np.eye(len(estimate.state.A))
+    return np.asarray(np.linalg.eigh(estimate.moments)[1].T[::-1])
+
+
+def find_stride(order: Order, n: int) -> int:
+    """Compute the stride of the subsample for pilots of n atoms."""
+    return max(1, int(order.n_samples) // max(PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION * n))
+
+
+def choose_first_stride(estimate: Estimate, order: Order) -> tuple[int, Subset]:
     """Choose the subsample for the pilots, large enough to vary in every direction."""
-    n = white.shape[1]
-    stride = max(1, len(order) // max(PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION * n))
-    while not (subset := gather(white, order.thin_out(stride))).has_full_rank and stride > 1:
+    stride = find_stride(order, len(estimate.state.A))
+    while not (subset := estimate.gather(order.thin_out(stride))).has_full_rank and stride > 1:
         stride //= 2
     return stride, subset
 
 
 def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], climber: Climber) -> Estimate:
     """Run the pilot to the end on all samples, and fit densities to its codes."""
-    white, order = estimate.samples, estimate.order
+    order = estimate.order
     assert order is not None
     state = State(chosen.A, chosen.pilot.objective)
     for stride in strides:
-        seen = gather(white, order.thin_out(stride))
+        seen = estimate.gather(order.thin_out(stride))
         state = climber.climb_pilot(seen, state.A, chosen.pilot, max_iter=climber.max_iter)
-    density = Density.begin(len(state.A)).refit(view(seen, chosen.model).encode(state.A))
+    density = Density.begin(len(state.A)).refit(view(seen, chosen.model).encode(state.A), choose=True)
     return replace(
         estimate,
         state=replace(state, objective=density),
@@ -254,18 +318,15 @@ def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], cl
 
 def list_models(order: Order, normalize: str | None) -> list[Model]:
     """List the models to choose from, or the one set by the user."""
-    scaled = Normalization(float(np.median(order.squares)))
+    scaled = Normalization(order.median)
     models: dict[str | None, list[Model]] = {"auto": [None, scaled], "samples": [scaled], None: [None]}
     return models[normalize]
 
 
-def find_least_blur(estimate: Estimate, options: Options) -> float:
+def find_least_blur(estimate: Estimate) -> float:
     """Estimate the standard deviation of the crosstalk between codes of samples whitened by their own moments.
 
     Sampling error of these moments makes the true atoms non-orthogonal, which no rotation can undo.
     """
-    statistics, k = estimate.statistics, estimate.samples.shape[1]
-    W = estimate.whitening.to_white * statistics.largest
-    moments = W @ statistics.second_moments(center=options.center) @ W.T
-    r = statistics.n_samples
-    return float(np.sqrt(k / r)) if is_white(moments, r) else 0.0
+    r = estimate.statistics.n_samples
+    return float(np.sqrt(len(estimate.state.A) / r)) if is_white(estimate.moments, r) else 0.0

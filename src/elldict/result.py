@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from elldict.samples.base import Array, Index
+from elldict.samples.normalization import Normalization
 from elldict.solver.climb import Reason, State
+from elldict.solver.density import Density
 from elldict.warnings import Finding
 
 
@@ -23,10 +25,11 @@ class Result:
     is_exact: bool  # up to rounding errors
     has_replicates: bool  # whether the errors come from fits to parts of the samples
     objective: float  # mean of |code|^p, in whitened coordinates
+    density: Density  # of the codes that `unmixing` makes; if there is a normalization, of normalised codes
+    normalization: Normalization | None  # of samples whose normalised codes are independent
     state: State
     pilot: str  # objective whose maximum is the start of the likelihood
     is_pilot: bool  # whether the fit ended with the pilot
-    is_normalized: bool  # whether the model is independent codes of normalised samples
     n_iter: int
     n_passes: float
     findings: tuple[Finding, ...] = ()
@@ -38,7 +41,7 @@ class Result:
             return self.state.reason.value
         if self.is_pilot:
             return f"{self.state.reason.value}; {self.pilot} only: likelihood not requested, or no better"
-        model = "normalised samples" if self.is_normalized else "raw samples"
+        model = "raw samples" if self.normalization is None else "normalised samples"
         return f"{self.state.reason.value}; likelihood of {model}, from {self.pilot}"
 
     @property

@@ -61,9 +61,9 @@ def check_components(state: State, is_gaussian: Mask, statistics: Statistics) ->
     if state.reason is Reason.TOO_FEW:
         yield Finding(
             NotIdentifiableWarning,
-            f"{statistics.n_samples} samples of {len(statistics.mean)} features are too few to determine the rotation "
-            f"of {len(state.A)} components: each needs at least two that are not zero. Use more "
-            "samples, or a smaller n_components with whiten=True.",
+            f"{statistics.n_samples:g} samples of {len(statistics.mean)} features are too few to determine the "
+            f"rotation of {len(state.A)} components, each of which needs at least two distinct ones. The components are principal "
+            "axes. Use more samples, or a smaller n_components with whiten=True.",
         )
     if state.reason is Reason.MAX_ITER:
         yield Finding(
@@ -73,7 +73,7 @@ def check_components(state: State, is_gaussian: Mask, statistics: Statistics) ->
         )
 
 
-def find_gaussian(negentropy: Array, n_samples: int) -> Mask:
+def find_gaussian(negentropy: Array, n_samples: float) -> Mask:
     """Find the codes (m,) whose densities gain no more than those of Gaussian codes after the same search.
 
     Each atom has one angle to every other atom, and each angle can be fitted to noise: with 3 to 60 components,

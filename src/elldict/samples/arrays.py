@@ -7,20 +7,26 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from elldict.samples.base import Array, Index, S, Visit, cut_blocks, map_in_order, sum_along_tree
+from elldict.samples.base import Array, Index, S, Samples, Visit, Weights, cut_blocks, map_in_order, sum_along_tree
 
 
 class ArraySamples:
     """Rows of a real array, which is never written to; torch and CuPy arrays are copied to the CPU by block."""
 
-    def __init__(self, X: Any, n_threads: int = 1) -> None:
+    def __init__(self, X: Any, n_threads: int = 1, weights: Weights = None) -> None:
         self.X = X
         self.n_threads = n_threads
+        self.weights = weights
 
     @property
     def shape(self) -> tuple[int, int]:
         """Number of samples and of features."""
         return int(self.X.shape[0]), int(self.X.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the samples: single if they are stored so, otherwise double."""
+        return to_numpy(self.X[:1, :]).dtype
 
     def sum(self, visit: Visit[S]) -> S:
         """Sum the results of a visit to each block, along a fixed tree."""
@@ -33,17 +39,54 @@ class ArraySamples:
     def take(self, index: Index) -> Array:
         """Return the samples of an index, in its order."""
         if isinstance(self.X, np.ndarray):
-            return np.asarray(self.X[index], dtype=np.float64)
+            return to_numpy(self.X[index])
         xp = array_api_compat.array_namespace(self.X)
         return to_numpy(xp.take(self.X, xp.asarray(index, device=array_api_compat.device(self.X)), axis=0))
 
 
+class SelectedSamples:
+    """Some of the samples, read block by block, with weights of their own."""
+
+    def __init__(self, samples: Samples, index: Index, weights: Weights = None) -> None:
+        self.samples = samples
+        self.index = index
+        self.weights = weights
+        self.n_threads = samples.n_threads
+        self.dtype = samples.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of features."""
+        return len(self.index), self.samples.shape[1]
+
+    def sum(self, visit: Visit[S]) -> S:
+        """Sum the results of a visit to each block, along a fixed tree."""
+
+        def read_and_visit(bounds: tuple[int, int]) -> S:
+            return visit(self.samples.take(self.index[slice(*bounds)]), bounds[0])
+
+        return sum_along_tree(map_in_order(read_and_visit, cut_blocks(*self.shape), self.n_threads))
+
+    def take(self, index: Index) -> Array:
+        """Return the samples of an index, in its order."""
+        return self.samples.take(self.index[index])
+
+
+def scale_weights(weights: Array) -> Array:
+    """Scale weights that are not whole numbers of copies, so that their sum is the effective sample size (Kish)."""
+    if np.all(weights == np.round(weights)):
+        return weights
+    weights = weights / np.max(weights)
+    return np.asarray(weights * (np.sum(weights) / np.sum(weights**2)))
+
+
 def to_numpy(array: Any) -> Array:
-    """Convert an array of any library to a NumPy array of double precision."""
+    """Convert an array of any library to NumPy, in single precision if it has that, otherwise in double."""
     if array_api_compat.is_torch_array(array):
-        array = array.detach().double().cpu().numpy()
+        array = array.detach()
+        array = (array if str(array.dtype) == "torch.float32" else array.double()).cpu().numpy()
     elif array_api_compat.is_cupy_array(array):
         array = array.get()
     elif not isinstance(array, np.ndarray):
         array = np.from_dlpack(array)
-    return np.asarray(array, dtype=np.float64)
+    return np.asarray(array, dtype=np.float32 if array.dtype == np.float32 else np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+Weights = Array | None
+"""Numbers of copies (r,) of samples, not necessarily whole; None if all are one."""
 
 BLOCK_NUMBERS = 2**18
 """Entries per block: with its codes and their derivatives, a block fits into the cache of one CPU core."""
+
+STORED_BYTES = 2**25
+"""Size up to which arrays of one row per sample are kept in memory; beyond, they are recomputed block by block."""
 
 
 class Additive(Protocol):
@@ -32,11 +37,19 @@ Visit = Callable[[Array, int], S]
 
 
 class Samples(Protocol):
-    """Samples as rows, processed block by block in double precision."""
+    """Samples as rows, processed block by block in single or double precision."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Number of samples and of features."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the samples: float32 or float64."""
+
+    @property
+    def weights(self) -> Weights:
+        """Weights (r,) of the samples; None if all are one."""
 
     @property
     def n_threads(self) -> int:
@@ -49,6 +62,39 @@ class Samples(Protocol):
         """Return the samples of an index, in its order."""
 
 
+@dataclass(frozen=True)
+class MappedSamples:
+    """Samples to which a function is applied when they are read: rows (b, k) of rows (b, n) and their positions."""
+
+    samples: Samples
+    function: Callable[[Array, slice | Index], Array]
+    n_features: int
+    weights: Weights
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of features."""
+        return self.samples.shape[0], self.n_features
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the samples."""
+        return self.samples.dtype
+
+    @property
+    def n_threads(self) -> int:
+        """Number of threads that visit blocks in parallel."""
+        return self.samples.n_threads
+
+    def sum(self, visit: Visit[S]) -> S:
+        """Sum the results of a visit to each block."""
+        return self.samples.sum(lambda rows, start: visit(self.function(rows, slice(start, start + len(rows))), start))
+
+    def take(self, index: Index) -> Array:
+        """Return the samples of an index, in its order."""
+        return self.function(self.samples.take(index), index)
+
+
 class FieldwiseSum:
     """Adds two instances of a dataclass field by field."""
 
@@ -56,6 +102,11 @@ class FieldwiseSum:
         """Add every field."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+def weigh(rows: Array, weights: Weights, start: int) -> Array:
+    """Multiply the rows of a block, which begins at `start`, with the weights of its samples."""
+    return rows if weights is None else rows * weights[start : start + len(rows), None].astype(rows.dtype)
 
 
 def cut_blocks(n_samples: int, n_features: int) -> list[tuple[int, int]]:

@@ -6,14 +6,13 @@ invariant to rotation, so subsamples (every s-th sample) and halves (every other
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.samples.base import Array, Index, Samples
+from elldict.samples.base import Array, Index, Samples, Weights, weigh
 
 Mask = NDArray[np.bool_]
 
@@ -35,38 +34,73 @@ class Order:
     index: Index  # (r,) rows of the samples
     squares: Array  # (r,) their squared norms
     group: Index  # (r,) label of the distinct sample: equal samples share one
+    weights: Weights = None  # (r,)
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return len(self.index)
+    @property
+    def n_samples(self) -> float:
+        """Number of samples, each counted with its weight."""
+        return float(len(self.index) if self.weights is None else np.sum(self.weights))
+
+    @property
+    def n_distinct(self) -> int:
+        """Number of samples that differ."""
+        return int(self.group[-1]) + 1
 
     def thin_out(self, stride: int) -> Order:
-        """Keep every s-th sample."""
-        return self.keep(slice(stride // 2, None, stride))
+        """Keep every s-th sample; one of weight w takes the place of w samples."""
+        if stride == 1:
+            return self
+        if self.weights is None:
+            return self.keep(slice(stride // 2, None, stride))
+        ends = np.cumsum(self.weights)
+        index = np.searchsorted(ends, np.arange(stride // 2, ends[-1], stride) + 0.5, side="right")
+        found, n_copies = np.unique(index[index < len(ends)], return_counts=True)
+        return replace(self.keep(found), weights=n_copies.astype(np.float64))
 
-    def keep(self, some: slice | Mask) -> Order:
+    def keep(self, some: slice | Mask | Index) -> Order:
         """Keep some of the samples."""
-        return Order(self.index[some], self.squares[some], self.group[some])
+        weights = None if self.weights is None else self.weights[some]
+        return Order(self.index[some], self.squares[some], self.group[some], weights)
 
     def assign_parts(self, n_parts: int) -> Index:
         """Assign samples to parts in turn, and equal samples to the same part."""
         distinct, rank = np.unique(self.group, return_inverse=True)
         if len(distinct) < n_parts:  # leave no part empty
-            rank = np.arange(len(self))
-        return np.asarray(rank % n_parts, dtype=np.intp)
+            rank = np.arange(len(self.index))
+        return np.asarray(rank % n_parts, dtype=np.int8)
+
+    def average(self, values: Array) -> float:
+        """Compute the weighted mean of one value per sample."""
+        return float(np.average(values, weights=self.weights))
+
+    @property
+    def median(self) -> float:
+        """Median of the squared norms."""
+        if self.weights is None:
+            return float(np.median(self.squares))
+        ends = np.cumsum(self.weights)
+        middle = np.searchsorted(ends, [ends[-1] / 2 * (1 - EQUAL), ends[-1] / 2 * (1 + EQUAL)])
+        return float(np.mean(self.squares[np.minimum(middle, len(ends) - 1)]))
 
 
 def sum_fourth_moments(samples: Samples) -> Array:
     """Sum of |y|^2 y y^T (n, n) over samples."""
-    return samples.sum(lambda rows, start: (rows * np.sum(rows * rows, axis=1)[:, None]).T @ rows)  # noqa: ARG005
+
+    def visit(rows: Array, start: int) -> Array:
+        y = np.asarray(rows, dtype=np.float64)
+        return weigh(y * np.sum(y * y, axis=1)[:, None], samples.weights, start).T @ y
+
+    return samples.sum(visit)
 
 
 def find_order(samples: Samples) -> Order:
     """Sort samples by norm, and by fourth moments where norms are equal."""
-    squares = map_rows(samples, lambda rows: np.sum(rows * rows, axis=1))
-    mean = np.mean(np.sort(squares)[: math.ceil((1 - OUTLIERS) * len(squares))])
-    index = np.flatnonzero(squares > min(SMALL / len(squares), MOST_SMALL) * mean)
-    index = index[np.argsort(squares[index], kind="stable")]
+    squares = map_rows(samples, lambda rows: np.einsum("ij,ij->i", rows, rows))
+    index = np.argsort(squares, kind="stable")
+    ends = np.arange(1, len(index) + 1) if samples.weights is None else np.cumsum(samples.weights[index])
+    usual = index[: np.searchsorted(ends, np.ceil((1 - OUTLIERS) * ends[-1])) + 1]
+    mean = np.average(squares[usual], weights=None if samples.weights is None else samples.weights[usual])
+    index = index[squares[index] > min(SMALL / ends[-1], MOST_SMALL) * mean]
     squares = squares[index]
     distinct = np.diff(squares) > EQUAL * squares[1:]
     if not np.all(distinct):
@@ -76,7 +110,8 @@ def find_order(samples: Samples) -> Order:
         again = np.lexsort((fourth, class_of_norm))
         index, squares, fourth = index[again], squares[again], fourth[again]
         distinct = (np.diff(class_of_norm) > 0) | (np.diff(fourth) > EQUAL * np.abs(fourth[1:]))
-    return Order(index, squares, np.r_[0, np.cumsum(distinct)])
+    weights = None if samples.weights is None else samples.weights[index]
+    return Order(index, squares, np.r_[0, np.cumsum(distinct)], weights)
 
 
 def map_rows(samples: Samples, function: Callable[[Array], Array]) -> Array:

@@ -7,7 +7,8 @@ from typing import Self
 
 import numpy as np
 
-from elldict.samples.base import Array, FieldwiseSum, Samples
+from elldict.samples.arrays import SelectedSamples
+from elldict.samples.base import Array, FieldwiseSum, Samples, weigh
 
 
 class EqualSamplesError(ValueError):
@@ -18,7 +19,7 @@ class EqualSamplesError(ValueError):
 class Statistics:
     """Moments of samples divided by their largest absolute entry, so that powers do not overflow or underflow."""
 
-    n_samples: int
+    n_samples: float  # total weight
     largest: float  # absolute value of an entry
     mean: Array  # (n,)
     covariance: Array  # (n, n), about the mean
@@ -52,6 +53,7 @@ def compute_statistics(samples: Samples) -> Statistics:
     extreme = samples.sum(_find_extreme)
     if extreme.not_finite is not None:
         row, column, value = extreme.not_finite
+        row = int(samples.index[row]) if isinstance(samples, SelectedSamples) else row
         found = "NaN" if np.isnan(value) else "infinity"
         raise ValueError(
             f"Input X contains {found} (sample {row}, feature {column}). Drop such samples, or impute these entries."
@@ -60,13 +62,19 @@ def compute_statistics(samples: Samples) -> Statistics:
         raise EqualSamplesError("All entries of X are zero: the samples do not vary in any direction.")
     offset = samples.take(np.arange(1))[0] / extreme.largest  # preserves precision if the mean is large
 
-    def add_moments(rows: Array, start: int) -> _Moments:  # noqa: ARG001
-        y = rows / extreme.largest - offset
-        return _Moments(np.sum(y, axis=0), y.T @ y)
+    def add_moments(rows: Array, start: int) -> _Moments:
+        y = np.divide(rows, extreme.largest, dtype=np.float64) - offset
+        weighted = weigh(y, samples.weights, start)
+        return _Moments(np.sum(weighted, axis=0), weighted.T @ y)
 
-    moments, r = samples.sum(add_moments), samples.shape[0]
+    moments, r = samples.sum(add_moments), count_samples(samples)
     mean = moments.first / r
     return Statistics(r, extreme.largest, mean + offset, moments.second / r - np.outer(mean, mean))
+
+
+def count_samples(samples: Samples) -> float:
+    """Return the number of samples, counting each with its weight."""
+    return float(samples.shape[0] if samples.weights is None else np.sum(samples.weights))
 
 
 def _find_extreme(rows: Array, start: int) -> _Extreme:

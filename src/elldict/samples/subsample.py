@@ -1,23 +1,31 @@
-"""The samples used by a climb: all, or every s-th, kept in memory and assigned to one of two halves."""
+"""The samples used by a climb: all, or every s-th, each assigned to one of two halves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from elldict.samples.arrays import ArraySamples
-from elldict.samples.base import Array, Index, S, Samples
+from elldict.samples.arrays import ArraySamples, SelectedSamples
+from elldict.samples.base import STORED_BYTES, Array, Index, MappedSamples, S, Samples, Weights, weigh
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Order
+from elldict.samples.statistics import count_samples
+from elldict.samples.whitening import Whitening, whiten_samples
 
 NO_VARIANCE = 1e-24
 """Smallest variance of a code, relative to the mean one of a direction: it may vanish on a subsample."""
 
 LEAST_VARIANCE = 1e-9
 """Smallest variance, relative to the largest, of a direction in which samples vary."""
+
+COPIED_BYTES = 2**22
+"""Size up to which all samples are whitened once, in a copy."""
+
+ROUNDING, ROUNDING_DIGITS = 1e-13, 4.0
+"""Size of a zero code after rounding errors, in standard deviations: at least, and in units of the last digit."""
 
 
 @dataclass(frozen=True)
@@ -30,26 +38,50 @@ class Codes:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of samples and of atoms."""
+        """Number of distinct samples and of atoms."""
         return self.samples.shape
 
-    def sum(self, visit: Callable[[Array, Index], S]) -> S:
-        """Sum the results of a visit to the codes and halves of each block."""
-        return self.samples.sum(lambda rows, start: visit(rows, self.half[start : start + len(rows)]))
+    @property
+    def n_samples(self) -> float:
+        """Number of samples, each counted with its weight."""
+        return count_samples(self.samples)
+
+    @property
+    def rounding(self) -> float:
+        """Size of a zero code after rounding errors, in standard deviations."""
+        return max(ROUNDING, ROUNDING_DIGITS * float(np.finfo(self.samples.dtype).eps))
+
+    def sum(self, visit: Callable[[Array, Index, Weights], S]) -> S:
+        """Sum the results of a visit to the codes, halves and weights of each block."""
+        weights = self.samples.weights
+
+        def visit_block(Z: Array, start: int) -> S:
+            where = slice(start, start + len(Z))
+            return visit(Z, self.half[where], None if weights is None else weights[where])
+
+        return self.samples.sum(visit_block)
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Samples in memory, their halves, and their second moments."""
+    """Samples, whitened in memory or whitened when they are read, with their halves and second moments."""
 
-    samples: ArraySamples
+    samples: Samples
+    whitening: Whitening | None  # if samples are not whitened yet
     half: Index  # (r,) 0 or 1
+    squares: Array  # (r,) squared norms of whitened samples
     moments: Array  # (n, n) mean of y y^T
+    scale: Array | None = None  # (r,) factors of normalised samples
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of samples and of features."""
-        return self.samples.shape
+        """Number of distinct samples and of features."""
+        return self.samples.shape[0], len(self.moments)
+
+    @property
+    def white(self) -> Samples:
+        """Samples in whitened coordinates, not normalised."""
+        return self.samples if self.whitening is None else whiten_samples(self.samples, self.whitening)
 
     @property
     def has_full_rank(self) -> bool:
@@ -57,38 +89,89 @@ class Subset:
         variances = np.linalg.eigvalsh(self.moments)
         return bool(variances[0] > LEAST_VARIANCE * variances[-1])
 
-    def normalize(self, normalization: Normalization) -> Self:
+    def normalize(self, normalization: Normalization) -> Subset:
         """Return the normalised samples."""
-        samples = map_blocks(self.samples, normalization.apply, self.shape[1])
-        return type(self)(samples, self.half, compute_second_moments(samples))
+        scale = normalization.find_scale(self.squares)
+        return replace(self, scale=scale, moments=compute_second_moments(self.white, scale))
 
     def encode(self, A: Array) -> Codes:
-        """Compute the codes for atoms A (m, n)."""
-        std = np.sqrt(np.maximum(np.sum(A @ self.moments * A, axis=1), NO_VARIANCE))
-        return Codes(map_blocks(self.samples, lambda rows: rows @ A.T, len(A)), self.half, std)
+        """Compute the codes for atoms A (m, n): at once if they fit into memory, otherwise when they are read."""
+        std = np.sqrt(np.maximum(np.einsum("ij,ij->i", A @ self.moments, A), NO_VARIANCE))
+        dtype, offset = self.samples.dtype, None
+        if self.whitening is not None:
+            A = A @ self.whitening.to_white  # one product with raw samples
+            offset = (A @ self.whitening.mean).astype(dtype)
+        A = A.astype(dtype)
+
+        def compute(rows: Array, where: slice | Index) -> Array:
+            Zt = A @ rows.T
+            if offset is not None:
+                Zt -= offset[:, None]
+            if self.scale is not None:
+                Zt *= self.scale[where].astype(dtype)
+            return Zt.T
+
+        codes: Samples = MappedSamples(self.samples, compute, len(A), self.samples.weights)
+        if self.shape[0] * len(A) * dtype.itemsize <= STORED_BYTES:
+            codes = store(codes)
+        return Codes(codes, self.half, std)
 
 
-def map_blocks(samples: ArraySamples, function: Callable[[Array], Array], n_features: int) -> ArraySamples:
-    """Apply a function to every block, and keep the result in memory."""
-    out = np.empty((samples.shape[0], n_features))
+def store(samples: Samples) -> ArraySamples:
+    """Read all samples into memory, in an array that is contiguous for each feature."""
+    out = np.empty(samples.shape[::-1], dtype=samples.dtype)
 
     def visit(rows: Array, start: int) -> int:
-        out[start : start + len(rows)] = function(rows)
+        out[:, start : start + len(rows)] = rows.T
         return len(rows)
 
     samples.sum(visit)
-    return ArraySamples(out, samples.n_threads)
+    return ArraySamples(out.T, samples.n_threads, samples.weights)
 
 
-def gather(samples: Samples, order: Order) -> Subset:
-    """Read samples into memory in the given order."""
-    rows = ArraySamples(samples.take(order.index), samples.n_threads)
-    return Subset(rows, order.assign_parts(2), compute_second_moments(rows))
+def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array) -> Subset:
+    """Collect the whitened samples of an order; many are read from where they are in every pass.
+
+    `moments` are those of all whitened samples.
+    """
+    r, half, squares, weights = len(order.index), order.assign_parts(2), order.squares, order.weights
+    size = r * len(moments) * samples.dtype.itemsize
+    found: Samples
+    is_all = r == samples.shape[0]
+    if size > (COPIED_BYTES if is_all else STORED_BYTES) and 2 * r >= samples.shape[0]:  # consecutive rows: no copy
+        if weights is not None or not is_all:
+            weights = spread(np.ones(r) if weights is None else weights, order.index, samples.shape[0])
+        half, squares = (spread(values, order.index, samples.shape[0]) for values in (half, squares))
+        found, pending = replace_weights(samples, weights), whitening
+    elif size > STORED_BYTES:
+        found, pending = SelectedSamples(samples, order.index, weights), whitening
+    else:
+        rows = whitening.apply(samples.take(order.index)).astype(samples.dtype)
+        found, pending = ArraySamples(rows, samples.n_threads, weights), None
+    subset = Subset(found, pending, half, squares, moments)
+    return subset if is_all else replace(subset, moments=compute_second_moments(subset.white))
 
 
-def compute_second_moments(samples: Samples) -> Array:
-    """Compute the mean of y y^T (n, n)."""
-    return samples.sum(lambda rows, start: rows.T @ rows) / samples.shape[0]  # noqa: ARG005
+def spread(values: Any, index: Index, size: int) -> Any:
+    """Put values (r,) to the positions of an index; all other positions hold zeros."""
+    out = np.zeros(size, dtype=values.dtype)
+    out[index] = values
+    return out
+
+
+def replace_weights(samples: Samples, weights: Weights) -> Samples:
+    """Return the same samples with other weights."""
+    return MappedSamples(samples, lambda rows, where: rows, samples.shape[1], weights)  # noqa: ARG005
+
+
+def compute_second_moments(samples: Samples, scale: Array | None = None) -> Array:
+    """Compute the weighted mean of y y^T (n, n), of samples multiplied by a factor each if there is one."""
+
+    def visit(rows: Array, start: int) -> Array:
+        y = rows if scale is None else rows * scale[start : start + len(rows), None].astype(rows.dtype)
+        return np.asarray(weigh(y, samples.weights, start).T @ y, dtype=np.float64)
+
+    return samples.sum(visit) / count_samples(samples)
 
 
 def choose_strides(first: int, growth: int) -> list[int]:
@@ -99,7 +182,7 @@ def choose_strides(first: int, growth: int) -> list[int]:
     return strides
 
 
-def is_white(moments: Array, n_samples: int) -> bool:
+def is_white(moments: Array, n_samples: float) -> bool:
     """Return whether samples were whitened by their own moments; if not, chance correlations are 1 / sqrt(r)."""
     scale = np.trace(moments) / len(moments)
     return bool(np.max(np.abs(moments / scale - np.eye(len(moments)))) < 0.01 / np.sqrt(n_samples))

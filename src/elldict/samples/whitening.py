@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elldict.samples.base import Array, Index, S, Samples, Visit
+from elldict.samples.base import Array, Index, MappedSamples, Samples
 from elldict.samples.statistics import EqualSamplesError, Statistics
 
 RANK_TOLERANCE = 1e-10
@@ -28,10 +28,13 @@ class Whitening:
     unit: float  # root mean square by which samples are divided if not whitened
     rank: int  # number of directions in which samples vary: k, or more if reduced
     condition: float  # ratio of the largest to the smallest variance of such a direction
+    is_scaling: bool = False  # whether all that happens is a division by the unit
 
     def apply(self, rows: Array) -> Array:
         """Whiten samples (b, n)."""
-        return (rows - self.mean) @ self.to_white.T
+        if self.is_scaling:
+            return (rows - self.mean) / self.unit
+        return np.asarray((rows - self.mean) @ self.to_white.T)
 
     def make_unmixing(self, A: Array) -> Array:
         """Compute the matrix (m, n) that maps centred samples to codes, from atoms (m, k)."""
@@ -42,32 +45,45 @@ class Whitening:
         return self.from_white @ A.T
 
 
-def make_whitening(statistics: Statistics, *, center: bool, whiten: bool, n_components: int | None = None) -> Whitening:
+def make_whitening(
+    statistics: Statistics, *, center: bool, whiten: bool, standardize: bool = False, n_components: int | None = None
+) -> Whitening:
     """Choose coordinates: principal components of unit variance if whitened, else those of the samples, scaled.
 
     Whitened samples are reduced to `n_components` principal directions. Directions without variance are dropped.
+    Standardised features have unit variance before anything else.
     """
     moments = statistics.second_moments(center=center)
     if np.max(np.diag(moments)) <= NO_VARIANCE:
         raise EqualSamplesError("All samples are equal: after centring, they do not vary in any direction.")
-    scales = np.sqrt(np.diag(moments))
-    scales = np.where(scales > 0, scales, 1)
+    scales = find_scales(np.diag(moments))
     n, rank = len(moments), count_directions(moments / np.outer(scales, scales))
-    if not whiten or (n_components or rank) < rank:
+    if standardize:
+        scales = find_scales(np.diag(statistics.covariance))
+    elif not whiten or (n_components or rank) < rank:
         scales = np.ones(n)  # principal directions depend on the units of features
     variances, directions = np.linalg.eigh(moments / np.outer(scales, scales))
     variances, directions = variances[::-1], directions[:, ::-1]
     mean = statistics.mean * statistics.largest if center else np.zeros(n)
     condition = float(variances[0] / max(variances[rank - 1], NO_VARIANCE))
+    units = scales[:, None] * statistics.largest
     if whiten:
         k, unit = min(rank, n_components or rank), 1.0
-        stds, units = np.sqrt(variances[:k]), scales[:, None] * statistics.largest
+        stds = np.sqrt(variances[:k])
         to_white, from_white = directions[:, :k].T / stds[:, None] / units.T, directions[:, :k] * stds * units
     else:
-        unit = statistics.largest * math.sqrt(np.sum(variances[:rank]) / rank)
+        size = math.sqrt(np.sum(variances[:rank]) / rank)
         span = np.eye(n) if rank == n else directions[:, :rank]
-        to_white, from_white = span.T / unit, span * unit
-    return Whitening(mean, to_white, from_white, whiten, unit, rank, condition)
+        to_white, from_white = span.T / size / units.T, span * size * units
+        unit = size if standardize else size * statistics.largest
+    is_scaling = not whiten and not standardize and rank == n
+    return Whitening(mean, to_white, from_white, whiten, unit, rank, condition, is_scaling)
+
+
+def find_scales(variances: Array) -> Array:
+    """Compute standard deviations; one where there is no variance."""
+    scales = np.sqrt(variances)
+    return np.asarray(np.where(scales > 0, scales, 1))
 
 
 def count_directions(correlations: Array) -> int:
@@ -76,27 +92,10 @@ def count_directions(correlations: Array) -> int:
     return int(np.sum(variances > RANK_TOLERANCE * variances[-1]))
 
 
-@dataclass(frozen=True)
-class WhitenedSamples:
-    """Samples in whitened coordinates."""
+def whiten_samples(samples: Samples, whitening: Whitening) -> Samples:
+    """Return the samples in whitened coordinates, computed in double precision when they are read."""
 
-    samples: Samples
-    whitening: Whitening
+    def whiten(rows: Array, where: slice | Index) -> Array:  # noqa: ARG001
+        return whitening.apply(rows)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of samples and of directions."""
-        return self.samples.shape[0], len(self.whitening.to_white)
-
-    @property
-    def n_threads(self) -> int:
-        """Number of threads that visit blocks in parallel."""
-        return self.samples.n_threads
-
-    def sum(self, visit: Visit[S]) -> S:
-        """Sum the results of a visit to each block."""
-        return self.samples.sum(lambda rows, start: visit(self.whitening.apply(rows), start))
-
-    def take(self, index: Index) -> Array:
-        """Return the samples of an index, in its order."""
-        return self.whitening.apply(self.samples.take(index))
+    return MappedSamples(samples, whiten, len(whitening.to_white), samples.weights)

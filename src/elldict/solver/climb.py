@@ -9,6 +9,7 @@ from enum import Enum
 import numpy as np
 
 from elldict.samples.base import Array, Samples
+from elldict.samples.statistics import count_samples
 from elldict.samples.subsample import Subset
 from elldict.solver.evaluate import compute_gradient, evaluate
 from elldict.solver.objectives import Objective
@@ -17,8 +18,8 @@ from elldict.solver.steps import QuasiNewton, polar
 PER_ANGLE, PER_ERROR = 2.0, 0.5
 """Narrowest width of a density, relative to the last angles and to standard errors."""
 
-RESOLUTION = 1e-12
-"""Length of a step that is due to rounding errors alone."""
+RESOLUTION = 10.0
+"""Length of a step that is due to rounding errors alone, relative to the size of these errors."""
 
 
 class Reason(Enum):
@@ -79,7 +80,7 @@ class PowerAscent:
         A = polar(gradient.G)
         length = measure_length(A - state.A)
         reason = Reason.SMALL_STEP if length <= self.tol else Reason.RUNNING
-        value = gradient.value / self.samples.shape[0]
+        value = gradient.value / count_samples(self.samples)
         return replace(state, A=A, iteration=state.iteration + 1, value=value, length=length, reason=reason)
 
 
@@ -94,7 +95,7 @@ class NewtonAscent:
     def __call__(self, state: State) -> State:
         """Rotate all pairs of atoms, or shorten the last step if it lowered the value."""
         codes = self.samples.encode(state.A)
-        objective = state.objective.refit(codes, state.blur)
+        objective = state.objective.refit(codes, state.blur, choose=state.iteration == 0)
         at = evaluate(codes, objective)
         state = replace(state, objective=objective, iteration=state.iteration + 1, value=at.value)
         if state.step.fell(at.value):
@@ -107,7 +108,7 @@ class NewtonAscent:
         length, reason = measure_length(step.last.angles), Reason.RUNNING
         if at.rise < self.done * at.rise_by_chance and objective.is_settled(state.blur, blur):
             reason = Reason.SMALL_RISE
-        elif length < RESOLUTION:
+        elif length < RESOLUTION * codes.rounding:
             reason = Reason.ROUNDING
         return replace(state, A=A, step=step, blur=blur, length=length, reason=reason)
 

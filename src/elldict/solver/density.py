@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.samples.base import Array, Index
+from elldict.samples.base import Array, Index, Weights
 from elldict.samples.subsample import Codes
-from elldict.solver.objectives import Terms
+from elldict.solver.kernels import Terms, count_bins, fit_weights, look_up, make_bin_centres, tabulated
 
 WIDEST, RATIO = 8.0, math.sqrt(2)  # of zero-mean widths: the largest, and the ratio of neighbours
 FIRST = 1 / 8  # narrowest width of an initial density
-NARROWEST = 1e-13  # size of a zero code after rounding errors
-PAIR_MEANS, PAIR_WIDTHS = np.arange(1, 13) / 5, 0.1 * 2.0 ** np.arange(4)  # of N(mu, w^2) and N(-mu, w^2) equally
-SIDE_MEANS, SIDE_WIDTHS = 2.0 ** np.arange(-2, 4), (0.5, 1.0)  # one-sided; widths relative to the mean
-BIN, FURTHEST = 0.05, 60.0  # relative width of a bin; end of the last bin
-PLAIN, NARROWER, OFFSETS = range(3)  # families, in the order of evaluation
+PAIR_MEANS, PAIR_WIDTHS = np.arange(1, 10) / 5, np.array([0.1, 0.3])  # of N(mu, w^2) and N(-mu, w^2) equally
+SIDE_MEANS, SIDE_WIDTH = 2.0 ** np.arange(-2, 3), 0.7  # one-sided; the width is relative to the mean
+FURTHEST = 60.0  # end of the last bin
 ROUNDS = 30  # of expectation-maximisation for each code
 POOLED_ROUNDS, MORE_POOLED_ROUNDS = 2000, 100  # first, for all codes: initially, and from the last weights
 SMOOTHING = 1e-3  # initial weight of every component, added to the pooled ones
@@ -37,63 +34,45 @@ LEAST_DENSITY = 1e-290  # keeps logarithms finite far from all components
 
 @dataclass(frozen=True)
 class Grid:
-    """Components, and bins of equal width in log(1 + |x| / unit) that resolve the narrowest component."""
+    """Components, and bins that resolve the narrowest one."""
 
     n_widths: int  # zero-mean components come first, by decreasing width
-    widths: Array  # (K,)
+    n_components: int
     unit: float
     centres: Array  # (B,) of the bins
     q: Array  # (3, K, B) densities of the components at the centres, and two derivatives
 
-    def locate(self, x: Array) -> Index:
-        """Find the bins of standardised codes."""
-        half = len(self.centres) // 2
-        k = np.minimum((np.log1p(np.abs(x) / self.unit) / BIN).astype(np.intp), half - 1)
-        return np.where(x < 0, half - 1 - k, half + k)
+
+GRIDS: dict[int, Grid] = {}
+"""Grids made so far, by their number of zero-mean widths."""
 
 
-@lru_cache(maxsize=8)
 def make_grid(n_widths: int) -> Grid:
     """Make a grid with this number of zero-mean widths."""
     about_zero = WIDEST * RATIO ** -np.arange(n_widths)
     pair_means, pair_widths = (x.ravel() for x in np.meshgrid(PAIR_MEANS, PAIR_WIDTHS))
-    side_means, shares = (x.ravel() for x in np.meshgrid(np.r_[SIDE_MEANS, -SIDE_MEANS], SIDE_WIDTHS))
-    means = np.r_[np.zeros(n_widths), pair_means, side_means]
-    widths = np.r_[about_zero, pair_widths, np.abs(side_means) * shares]
-    share_left = np.r_[np.zeros(n_widths), np.full(len(pair_means), 0.5), np.zeros(len(side_means))]
+    side_means = np.r_[SIDE_MEANS, -SIDE_MEANS]
+    means = np.r_[np.zeros(n_widths), pair_means, side_means][:, None]
+    widths = np.r_[about_zero, pair_widths, np.abs(side_means) * SIDE_WIDTH][:, None]
+    share_left = np.r_[np.zeros(n_widths), np.full(len(pair_means), 0.5), np.zeros(len(side_means))][:, None]
     unit = about_zero[-1] / 2
-    half = math.ceil(math.log1p(FURTHEST / unit) / BIN)
-    right = unit * np.expm1(BIN * (np.arange(half) + 0.5))
-    centres, q = np.r_[-right[::-1], right], np.zeros((3, len(widths), 2 * half))
+    centres = make_bin_centres(unit, FURTHEST)
+    q = np.zeros((3, len(widths), len(centres)))
     for side, share in ((1, 1 - share_left), (-1, share_left)):
-        a = (centres - side * means[:, None]) / widths[:, None]
-        density = share[:, None] * np.exp(-0.5 * a * a) / (math.sqrt(2 * math.pi) * widths[:, None]) + LEAST_DENSITY
-        q += np.stack([density, -density * a / widths[:, None], density * (a * a - 1) / widths[:, None] ** 2])
-    return Grid(n_widths, widths, unit, centres, q)
+        a = (centres - side * means) / widths
+        density = share * np.exp(-0.5 * a * a) / (math.sqrt(2 * math.pi) * widths) + LEAST_DENSITY
+        q += np.stack([density, -density * a / widths, density * (a * a - 1) / widths**2])
+    return Grid(n_widths, len(widths), unit, centres, q)
+
+
+def get_grid(n_widths: int) -> Grid:
+    """Return the grid with this number of zero-mean widths."""
+    return GRIDS.get(n_widths) or GRIDS.setdefault(n_widths, make_grid(n_widths))
 
 
 def count_widths(narrowest: Array) -> NDArray[np.intp]:
     """Count the zero-mean widths that are not below the narrowest one."""
-    steps = np.log(WIDEST / np.maximum(narrowest, NARROWEST)) / math.log(RATIO)
-    return np.asarray(np.floor(steps + 1e-9) + 1, dtype=np.intp)
-
-
-def run_em(weights: Array, counts: Array, q: Array, rounds: int) -> Array:
-    """Fit weights (m, K) of components of densities q (K, B) to counts (m, B), by expectation-maximisation.
-
-    A few rounds from pooled weights keep a code with few samples near the density of all codes, which generalises
-    better than the maximum. Zero weights stay zero.
-    """
-    used = counts.any(axis=0)
-    q, counts = q[:, used], counts[:, used]
-    total = counts.sum(axis=1, keepdims=True)
-
-    def run_round(weights: Array) -> Array:
-        return np.asarray(weights * ((counts / (weights @ q)) @ q.T) / total)
-
-    for _ in range(rounds):
-        weights = run_round(weights)
-    return weights
+    return np.asarray(np.floor(np.log(WIDEST / narrowest) / math.log(RATIO) + 1e-9) + 1, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -111,73 +90,87 @@ class Density:
     pooled: Array = field(default_factory=lambda: np.zeros((1, 0)))  # (1, K) zero-mean weights of all codes
 
     @classmethod
-    def begin(cls, m: int) -> Density:
-        """Create densities of m codes, not fitted yet."""
+    def begin(cls, m: int, like: Density | None = None) -> Density:
+        """Create densities of m codes, not fitted yet; `like` densities save rounds for the pooled weights."""
         n_widths = count_widths(np.full(m, FIRST))
-        return cls(np.ones(m), n_widths, np.zeros(m, dtype=bool), make_grid(int(n_widths[0])))
+        density = cls(np.ones(m), n_widths, np.zeros(m, dtype=bool), get_grid(int(n_widths[0])))
+        return density if like is None else replace(density, pooled=like.pooled)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the densities have been fitted to codes."""
+        return bool(self.tables.size)
 
     @property
     def narrowest(self) -> Array:
         """Narrowest zero-mean width (m,) allowed for each code."""
         return np.asarray(WIDEST * RATIO ** (1.0 - self.n_widths))
 
-    def refit(self, codes: Codes, blur: Array | None = None) -> Density:
-        """Fit the densities to codes, with widths down to the blur (m,) of each code."""
-        wanted = self.n_widths if blur is None else count_widths(blur)
+    def refit(self, codes: Codes, blur: Array | None = None, *, choose: bool = False) -> Density:
+        """Fit the densities to codes, with widths down to the blur (m,) of each code; `choose` the families anew."""
+        placed, halves, wanted = self._place(codes, blur)
+        chosen = placed._narrow(halves, wanted)
+        if choose:
+            chosen = chosen._choose_offsets(halves)
+        return replace(chosen, tables=chosen._make_tables(chosen._fit_weights(halves.sum(axis=0))))
+
+    def judge(self, codes: Codes, blur: Array | None = None) -> Density:
+        """Compute the value: the log-likelihood per sample of codes, each half under the densities of the other."""
+        placed, halves, wanted = self._place(codes, blur)
+        return placed._narrow(halves, wanted)._choose_offsets(halves)
+
+    def _place(self, codes: Codes, blur: Array | None) -> tuple[Density, Array, NDArray[np.intp]]:
+        """Choose a grid, count the codes per bin in each half (2, m, B), and fit the pooled weights."""
+        wanted = self.n_widths if blur is None else count_widths(np.maximum(blur, codes.rounding))
         wanted = np.where(wanted - self.n_widths > math.log(WORTH) / math.log(RATIO), wanted, self.n_widths)
-        grid = make_grid(int(np.max(wanted)))
-        placed = replace(self, std=codes.std, grid=grid)
-        return placed._choose_families(placed.count(codes), wanted)
+        grid = get_grid(int(np.max(wanted)))
 
-    def count(self, codes: Codes) -> Array:
-        """Count the codes per bin in each half (2, m, B)."""
-        m, n_bins = codes.shape[1], len(self.grid.centres)
-        offsets = n_bins * np.arange(m)
+        def visit(Z: Array, half: Index, weights: Weights) -> Array:
+            return count_bins(Z, codes.std, grid.unit, len(grid.centres), half, weights)
 
-        def visit(Z: Array, half: Index) -> Array:
-            place = self.grid.locate(Z / self.std) + offsets + (m * n_bins * half)[:, None]
-            return np.bincount(place.ravel(), minlength=2 * m * n_bins).astype(np.float64)
+        halves = codes.sum(visit)
+        pooled = self._pool(halves.sum(axis=(0, 1))[None], grid)
+        return replace(self, std=codes.std, grid=grid, pooled=pooled), halves, wanted
 
-        return codes.sum(visit).reshape(2, m, n_bins)
+    def _narrow(self, halves: Array, wanted: NDArray[np.intp]) -> Density:
+        """Allow narrower widths where these win."""
+        some = np.flatnonzero(wanted > self.n_widths)
+        if not some.size:
+            return replace(self, narrowed=False)
+        families = [restrict(self.pooled, n_widths[some]) for n_widths in (self.n_widths, wanted)]
+        held_out, error = compare_families(families, halves[:, some], self.grid.q[0])
+        wins = some[held_out[1] - held_out[0] > N_ERRORS * error]
+        n_widths = self.n_widths.copy()
+        n_widths[wins] = wanted[wins]
+        return replace(self, n_widths=n_widths, narrowed=bool(wins.size))
 
-    def _choose_families(self, halves: Array, wanted: NDArray[np.intp]) -> Density:
-        """Fit every family to each half, evaluate it on the other, and fit the best one per code to both."""
-        both = halves.sum(axis=0)
-        pooled = self._pool(both.sum(axis=0, keepdims=True))
-        plain = restrict(pooled, self.n_widths)
-        narrower = restrict(pooled, wanted) if np.any(wanted > self.n_widths) else plain
-        held_out, variance = judge_families([plain, narrower, add_offsets(plain, self.grid)], halves, self.grid.q[0])
-        gain = held_out - held_out[PLAIN]
-        wins = gain > N_ERRORS * np.sqrt(variance)
-        wins[OFFSETS] |= self.has_offsets & (gain[OFFSETS] > 0)  # keep them while they gain
-        found = (held_out[PLAIN] + np.max(wins * gain, axis=0)) / both[0].sum()
-        chosen = replace(
-            self,
-            n_widths=np.where(wins[NARROWER], wanted, self.n_widths),
-            has_offsets=wins[OFFSETS],
-            value=float(np.sum(found - np.log(self.std))),
-            negentropy=found - GAUSSIAN,
-            narrowed=bool(np.any(wins[NARROWER])),
-            pooled=pooled,
-        )
-        return replace(chosen, tables=chosen._make_tables(chosen._fit_weights(both)))
+    def _choose_offsets(self, halves: Array) -> Density:
+        """Use components with other means than zero where these win; keep them while they gain."""
+        plain = restrict(self.pooled, self.n_widths)
+        held_out, error = compare_families([plain, add_offsets(plain, self.grid)], halves, self.grid.q[0])
+        gain = held_out[1] - held_out[0]
+        wins = gain > np.where(self.has_offsets, 0, N_ERRORS * error)
+        found = np.where(wins, held_out[1], held_out[0]) / np.sum(halves[:, 0])
+        value = float(np.sum(found - np.log(self.std)))
+        return replace(self, has_offsets=wins, value=value, negentropy=found - GAUSSIAN)
 
     def _fit_weights(self, counts: Array) -> Array:
         """Fit the weights (m, K) of the family chosen for each code."""
         K, q = self.grid.n_widths, self.grid.q[0]
-        weights, begin = np.zeros((len(counts), len(q))), restrict(self.pooled, self.n_widths)
-        weights[:, :K] = run_em(begin, counts, q[:K], ROUNDS)
+        weights, begin = np.zeros((len(counts), self.grid.n_components)), restrict(self.pooled, self.n_widths)
+        plain = np.flatnonzero(~self.has_offsets)
+        weights[plain, :K] = fit_weights(begin[plain], counts[plain], q[:K], ROUNDS)
         if np.any(some := self.has_offsets):
-            weights[some] = run_em(add_offsets(begin[some], self.grid), counts[some], q, ROUNDS)
+            weights[some] = fit_weights(add_offsets(begin[some], self.grid), counts[some], q, ROUNDS)
         return weights
 
-    def _pool(self, counts: Array) -> Array:
+    def _pool(self, counts: Array, grid: Grid) -> Array:
         """Fit zero-mean weights (1, K) to all codes together, starting from the last refit if there is one."""
-        K, last = self.grid.n_widths, self.pooled[:, : self.grid.n_widths]
+        K, last = grid.n_widths, self.pooled[:, : grid.n_widths]
         begin = np.full((1, K), SMOOTHING if last.size else 1.0)
         begin[:, : last.shape[1]] += last
         rounds = MORE_POOLED_ROUNDS if last.size else POOLED_ROUNDS
-        return run_em(begin / begin.sum(), counts, self.grid.q[0, :K], rounds)
+        return fit_weights(begin / begin.sum(), counts, grid.q[0, :K], rounds)
 
     def _make_tables(self, weights: Array) -> Array:
         """Tabulate log q and its two derivatives."""
@@ -185,25 +178,40 @@ class Density:
         score = slope / density
         return np.stack([np.log(density / self.std[:, None]), score, bend / density - score**2])
 
-    def terms(self, Z: Array) -> Terms:
+    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
         """Evaluate the log-likelihood of codes (b, m) and two derivatives; log q is quadratic within a bin."""
-        x = Z / self.std
-        bins = self.grid.locate(x)
-        place = bins + len(self.grid.centres) * np.arange(Z.shape[1])
-        away = x - self.grid.centres[bins]
-        level, slope, bend = (np.take(table, place) for table in self.tables)
-        g = slope + bend * away
-        return Terms(float(np.sum(level + away * (slope + g) / 2)), g / self.std, bend / self.std**2)
+        return tabulated(Z, self.std, self.grid.unit, self.grid.centres, self.tables, weights, stride)
+
+    def log_density(self, Z: Array) -> Array:
+        """Evaluate the log-density of each code (b, m)."""
+        return look_up(Z, self.std, self.grid.unit, self.grid.centres, self.tables)[0]
+
+    def score(self, Z: Array) -> Array:
+        """Evaluate the derivative of the log-density of each code (b, m)."""
+        return look_up(Z, self.std, self.grid.unit, self.grid.centres, self.tables)[1]
+
+    def rescale(self, factor: float) -> Density:
+        """Return the densities of codes multiplied by a factor."""
+        tables = self.tables - np.array([math.log(factor), 0, 0])[:, None, None]
+        return replace(self, std=self.std * factor, tables=tables)
+
+    def arrange(self, order: Index, signs: Array) -> Density:
+        """Return the densities of codes in another order and with other signs."""
+        tables = self.tables[:, order]
+        mirrored = tables[:, :, ::-1] * np.array([1, -1, 1])[:, None, None]
+        return replace(
+            self,
+            std=self.std[order],
+            n_widths=self.n_widths[order],
+            has_offsets=self.has_offsets[order],
+            negentropy=self.negentropy[order] if self.negentropy.size else self.negentropy,
+            tables=np.where(signs[:, None] < 0, mirrored, tables),
+        )
 
     def is_settled(self, tried: Array | None, blur: Array) -> bool:
         """Return whether no narrower widths have just been adopted or remain to be tried."""
         before = np.full(len(blur), FIRST) if tried is None else tried
         return not self.narrowed and not np.any(blur < before / WORTH)
-
-    def judge(self, Z: Array) -> float:
-        """Evaluate the log-likelihood of held-out codes (b, m)."""
-        place = self.grid.locate(Z / self.std) + len(self.grid.centres) * np.arange(Z.shape[1])
-        return float(np.sum(np.take(self.tables[0], place)))
 
 
 def restrict(pooled: Array, n_widths: NDArray[np.intp]) -> Array:
@@ -214,18 +222,21 @@ def restrict(pooled: Array, n_widths: NDArray[np.intp]) -> Array:
 
 def add_offsets(weights: Array, grid: Grid) -> Array:
     """Give half of the weight to components with other means than zero."""
-    n_offsets = len(grid.widths) - grid.n_widths
+    n_offsets = grid.n_components - grid.n_widths
     return np.concatenate([weights / 2, np.full((len(weights), n_offsets), 0.5 / n_offsets)], axis=1)
 
 
-def judge_families(families: list[Array], halves: Array, q: Array) -> tuple[Array, Array]:
-    """Compute held-out log-likelihoods (families, m) and the variance of their differences from the first family."""
-    held_out, variance = (np.zeros((len(families), len(families[0]))) for _ in range(2))
+def compare_families(families: list[Array], halves: Array, q: Array) -> tuple[Array, Array]:
+    """Fit two families, from these weights (m, K), to either half of the codes and evaluate them on the other.
+
+    Returns held-out log-likelihoods (2, m) and the standard error (m,) of their difference.
+    """
+    held_out, variance = np.zeros((2, len(families[0]))), np.zeros(len(families[0]))
     for this, other in (halves, halves[::-1]):
-        logs: list[Array] = []
-        for begin in families:
-            part, is_first = q[: begin.shape[1]], begin is families[0] and bool(logs)
-            logs.append(logs[0] if is_first else np.log(run_em(begin, this, part, ROUNDS) @ part))
+        parts = [q[: begin.shape[1]] for begin in families]
+        logs = [
+            np.log(fit_weights(begin, this, part, ROUNDS) @ part) for begin, part in zip(families, parts, strict=True)
+        ]
         held_out += [np.sum(other * log, axis=1) for log in logs]
-        variance += [np.sum(other * (log - logs[0]) ** 2, axis=1) for log in logs]
-    return held_out, variance
+        variance += np.sum(other * (logs[1] - logs[0]) ** 2, axis=1)
+    return held_out, np.sqrt(variance)

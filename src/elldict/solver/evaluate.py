@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elldict.samples.base import Array, FieldwiseSum, Index, Samples
+from elldict.samples.base import Array, FieldwiseSum, Index, Samples, Weights, weigh
 from elldict.samples.subsample import Codes
 from elldict.solver.objectives import Objective
 
-FEWEST, PER_DIRECTION = 5000, 100
+FEWEST, PER_DIRECTION = 1500, 15
 """Samples used for curvatures and variances: minimum, and per direction. Slopes use all samples."""
 
 LEAST_CURVATURE = 0.1
@@ -29,9 +29,10 @@ class Gradient(FieldwiseSum):
 def compute_gradient(samples: Samples, A: Array, objective: Objective) -> Gradient:
     """Sum an objective and its gradient over all samples."""
 
-    def visit(rows: Array, start: int) -> Gradient:  # noqa: ARG001
-        terms = objective.terms(rows @ A.T)
-        return Gradient(terms.value, terms.g.T @ rows)
+    def visit(rows: Array, start: int) -> Gradient:
+        weights = None if samples.weights is None else samples.weights[start : start + len(rows)]
+        terms = objective.terms((A @ rows.T).T, weights)
+        return Gradient(terms.value, terms.g.T @ weigh(rows, samples.weights, start))
 
     return samples.sum(visit)
 
@@ -42,7 +43,7 @@ class _Sums(FieldwiseSum):
 
     value: float
     gz: Array  # (m, m) of g_i z_j
-    n_some: int
+    n_some: float
     slope_z2: Array  # (m, m) of g_i' z_j^2
     g2_z2: Array  # (m, m) of g_i^2 z_j^2
     own2: Array  # (m, m) of g_i z_i g_j z_j
@@ -78,22 +79,27 @@ class Angles:
 
 def evaluate(codes: Codes, objective: Objective) -> Angles:
     """Compute value, slopes, curvatures and variances for a full basis of atoms; codes may be dependent."""
-    r, n = codes.shape
-    stride = max(1, r // max(FEWEST, PER_DIRECTION * n))
+    (r, n), n_samples = codes.shape, codes.n_samples
+    stride = max(1, round(r / max(FEWEST, PER_DIRECTION * n)))
 
-    def visit(Z: Array, half: Index) -> _Sums:  # noqa: ARG001
-        value, g, slope = objective.terms(Z)
-        some = slice(None, None, stride)
-        few, g_few = Z[some], g[some]
-        z2, own = few * few, g_few * few
-        return _Sums(value, g.T @ Z, len(few), slope[some].T @ z2, (g_few * g_few).T @ z2, own.T @ own)
+    def visit(Z: Array, half: Index, weights: Weights) -> _Sums:  # noqa: ARG001
+        value, g, slope = objective.terms(Z, weights, stride)
+        few, g_few = Z[::stride], g[::stride]
+        some = None if weights is None else weights[::stride]
+        z2, own, g2 = few * few, g_few * few, g_few * g_few
+        sums = (
+            weigh(a, w, 0).T @ b for a, w, b in ((g, weights, Z), (slope, some, z2), (g2, some, z2), (own, some, own))
+        )
+        n_some = float(len(few) if some is None else np.sum(some))
+        gz, *others = (np.asarray(each, dtype=np.float64) for each in sums)
+        return _Sums(value, gz, n_some, *others)
 
     sums = codes.sum(visit)
-    C, own = sums.gz / r, np.diag(sums.gz) / r
+    C, own = sums.gz / n_samples, np.diag(sums.gz) / n_samples
     X, P = sums.slope_z2 / sums.n_some, sums.g2_z2 / sums.n_some
     size = np.abs(own)[:, None] + np.abs(own)
     curvature = np.maximum(np.abs(own[:, None] + own - X - X.T), LEAST_CURVATURE / 2 * size)
-    variance = np.maximum(P + P.T - 2 * sums.own2 / sums.n_some, 0) / r
+    variance = np.maximum(P + P.T - 2 * sums.own2 / sums.n_some, 0) / n_samples
     np.fill_diagonal(variance, 0)
     np.fill_diagonal(curvature, math.inf)
-    return Angles(sums.value / r, C - C.T, curvature, variance)
+    return Angles(sums.value / n_samples, C - C.T, curvature, variance)

@@ -8,26 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 
-from elldict.samples.base import Array, Index
+from elldict.samples.base import Array, Weights
 from elldict.samples.subsample import Codes
+from elldict.solver.kernels import Terms, power_moments, signed_power, smooth_norm
 from elldict.theory import gaussian_moment
 
 
 def unknown() -> Array:
     """Return the placeholder of a parameter before the first refit."""
     return np.zeros(0)
-
-
-class Terms(NamedTuple):
-    """Values of an objective at the codes (b, m) of a block."""
-
-    value: float  # sum over codes
-    g: Array  # (b, m) derivative
-    slope: Array  # (b, m) second derivative
 
 
 class Objective(Protocol):
@@ -37,14 +30,14 @@ class Objective(Protocol):
     def narrowed(self) -> bool:
         """Whether the last refit changed the function, so that earlier steps do not apply to it."""
 
-    def refit(self, codes: Codes, blur: Array | None = None) -> Self:
-        """Fit the parameters to these codes."""
+    def refit(self, codes: Codes, blur: Array | None = None, *, choose: bool = False) -> Self:
+        """Fit the parameters to these codes; `choose` the family of functions anew, if there are several."""
 
     def is_settled(self, tried: Array | None, blur: Array) -> bool:
         """Return whether codes of this blur (m,) leave the function unchanged, given the blur already tried."""
 
-    def terms(self, Z: Array) -> Terms:
-        """Evaluate at codes (b, m)."""
+    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
+        """Evaluate at codes (b, m); second derivatives for every `stride`-th sample."""
 
 
 class FixedFunction:
@@ -63,84 +56,57 @@ class Lp(FixedFunction):
 
     p: float = 3.0
 
-    def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
+    def refit(self, codes: Codes, blur: Array | None = None, *, choose: bool = False) -> Self:  # noqa: ARG002
         """Return the objective itself: it has no parameters."""
         return self
 
-    def terms(self, Z: Array) -> Terms:
+    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
         """Evaluate at codes (b, m)."""
-        size = np.abs(Z)
-        power = size ** (self.p - 2)
-        g = self.p * power * Z
-        return Terms(float(np.sum(power * Z * Z)), g, self.p * (self.p - 1) * power)
+        ones = np.ones(Z.shape[1])
+        return signed_power(Z, ones, self.p, 0 * ones, self.p * ones, weights, stride)
 
 
 @dataclass(frozen=True)
 class SignedLp(FixedFunction):
-    """l_p of standardised codes, with the sign reversed for sub-Gaussian codes.
+    """l_p of standardised codes, p > 2, with the sign reversed for sub-Gaussian codes.
 
     An atom contributes the difference of E |x|^p from that of a Gaussian code, with the sign of
-    kappa = E g x - E g', which is zero for a Gaussian code.
+    kappa = E g x - E g', which is zero for a Gaussian code. If all codes are taken to be sub-Gaussian (`flat`), all
+    signs are negative.
     """
 
     p: float = 3.0
+    flat: bool = False
     std: Array = field(default_factory=unknown)  # (m,) of the codes
     moment: Array = field(default_factory=unknown)  # (m,) E |x|^p
-    kappa: Array = field(default_factory=unknown)  # (m,)
+    sign: Array = field(default_factory=unknown)  # (m,)
 
-    def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
+    def refit(self, codes: Codes, blur: Array | None = None, *, choose: bool = False) -> Self:  # noqa: ARG002
         """Find the atoms with sub-Gaussian codes."""
+        sums = codes.sum(lambda Z, half, weights: power_moments(Z, codes.std, self.p, weights))  # noqa: ARG005
+        low, high = sums / codes.n_samples
+        sub_gaussian = self.flat | (high < (self.p - 1) * low)
+        return replace(self, std=codes.std, moment=high, sign=np.where(sub_gaussian, -1.0, 1.0))
 
-        def visit(Z: Array, half: Index) -> Array:  # noqa: ARG001
-            x = np.abs(Z / codes.std)
-            return np.stack([np.sum(x ** (self.p - 2), axis=0), np.sum(x**self.p, axis=0)])
-
-        low, high = codes.sum(visit) / codes.shape[0]
-        kappa = high - (self.p - 1) * low
-        return replace(self, std=codes.std, moment=high, kappa=kappa)
-
-    def terms(self, Z: Array) -> Terms:
+    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
         """Evaluate at codes (b, m)."""
-        x = Z / self.std
-        power = np.abs(x) ** (self.p - 2)
-        g, slope = power * x, (self.p - 1) * power
-        g = np.where(self.kappa < 0, 2 * self.moment * x - g, g)
-        slope = np.where(self.kappa < 0, 2 * self.moment - slope, slope)
-        value = np.sign(self.kappa) * (self.moment - gaussian_moment(self.p)) / self.p
-        return Terms(len(Z) * float(np.sum(value)), g / self.std, slope / self.std**2)
+        linear = np.where(self.sign < 0, 2 * self.moment, 0.0)
+        _, g, slope = signed_power(Z, self.std, self.p, linear, self.sign, None, stride)
+        value = float(np.sum(self.sign * (self.moment - gaussian_moment(self.p)))) / self.p
+        return Terms(value * float(len(Z) if weights is None else np.sum(weights)), g, slope)
 
 
 @dataclass(frozen=True)
-class SmoothL1(FixedFunction):
-    """Minus the sum of sqrt(z^2 + 1), where z is relative to the root mean square of all codes."""
+class SmoothNorm(FixedFunction):
+    """Minus the sum of (z^2 + 1)^(p/2), 0 < p < 2, where z is relative to the root mean square of all codes."""
 
+    p: float = 1.0
     unit: float = 1.0
 
-    def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
+    def refit(self, codes: Codes, blur: Array | None = None, *, choose: bool = False) -> Self:  # noqa: ARG002
         """Compute the unit."""
         return replace(self, unit=math.sqrt(np.mean(codes.std**2)))
 
-    def terms(self, Z: Array) -> Terms:
+    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
         """Evaluate at codes (b, m)."""
-        t = 1 / np.sqrt((Z / self.unit) ** 2 + 1)
-        return Terms(-float(np.sum(1 / t)), -Z * t / self.unit**2, -(t**3) / self.unit**2)
-
-
-@dataclass(frozen=True)
-class MinusL4(FixedFunction):
-    """Minus the sum of x^4 of standardised codes: large if all codes are sub-Gaussian."""
-
-    std: Array = field(default_factory=unknown)  # (m,)
-    moment: Array = field(default_factory=unknown)  # (m,) E x^4
-
-    def refit(self, codes: Codes, blur: Array | None = None) -> Self:  # noqa: ARG002
-        """Compute the moments of the codes."""
-        moment = codes.sum(lambda Z, half: np.sum((Z / codes.std) ** 4, axis=0))  # noqa: ARG005
-        return replace(self, std=codes.std, moment=moment / codes.shape[0])
-
-    def terms(self, Z: Array) -> Terms:
-        """Evaluate at codes (b, m)."""
-        x = Z / self.std
-        x2 = x * x
-        g, slope = (2 * self.moment - x2) * x, 2 * self.moment - 3 * x2
-        return Terms(-float(np.sum(x2 * x2)) / 4, g / self.std, slope / self.std**2)
+        return smooth_norm(Z, self.unit, self.p, weights, stride)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from elldict.samples.base import Array, Samples
+from elldict.samples.base import Array
 from elldict.samples.normalization import Normalization
-from elldict.samples.order import Order
-from elldict.samples.subsample import Subset, gather
+from elldict.samples.order import Order, map_rows
+from elldict.samples.statistics import count_samples
+from elldict.samples.subsample import Subset
 from elldict.solver.climb import NewtonAscent, Observer, Reason, State, climb
 from elldict.solver.density import Density
-from elldict.solver.objectives import MinusL4, Objective, SignedLp, SmoothL1
+from elldict.solver.objectives import Objective, SignedLp, SmoothNorm
 from elldict.solver.starts import find_start
 
 PILOT_DONE, DONE = 1 / 256, 1 / 4  # fraction of the rise by chance at which a climb ends: pilot, likelihood
+RACE_DONE = 1 / 64  # the same for pilots that are to be compared
 PILOT_ITER = 60  # maximum number of iterations of a pilot
 FOLDS = 4  # of the cross-validation for few samples
+CLEAR = 3.0  # standard errors beyond which a gain needs no further folds
 
 Model = Normalization | None
 """Samples whose codes are independent: normalised samples, or raw samples (None)."""
@@ -42,6 +46,7 @@ class Candidate:
     A: Array
     model: Model
     value: float
+    density: Density
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,13 @@ class Climber:
     max_iter: int
     least_blur: float = 0.0
     observers: Sequence[Observer] = ()
-    climbs: list[tuple[int, int, Reason]] = field(default_factory=list)  # sample size, iterations, reason to end
+    climbs: list[tuple[float, int, Reason]] = field(default_factory=list)  # sample size, iterations, reason to end
 
-    def climb_pilot(self, subset: Subset, A: Array, pilot: Pilot, max_iter: int = PILOT_ITER) -> State:
+    def climb_pilot(
+        self, subset: Subset, A: Array, pilot: Pilot, max_iter: int = PILOT_ITER, done: float = PILOT_DONE
+    ) -> State:
         """Maximise the objective of a pilot."""
-        ascent = NewtonAscent(view(subset, pilot.sees), PILOT_DONE)
+        ascent = NewtonAscent(view(subset, pilot.sees), done)
         return self._climb(State(A, pilot.objective), ascent, min(max_iter, self.max_iter))
 
     def climb_likelihood(self, subset: Subset, state: State, model: Model) -> State:
@@ -68,7 +75,7 @@ class Climber:
         if self.was_stopped:
             return replace(state, reason=Reason.STOPPED)
         state = climb(state, ascent, max_iter, self.observers)
-        self.climbs.append((ascent.samples.shape[0], state.iteration, state.reason))
+        self.climbs.append((count_samples(ascent.samples.samples), state.iteration, state.reason))
         return state
 
     @property
@@ -84,40 +91,47 @@ def view(subset: Subset, model: Model) -> Subset:
 
 def list_pilots(p: float, models: Sequence[Model], *, flat: bool) -> list[Pilot]:
     """List pilots: l_1 for sparse codes, signed l_p for codes of mixed kinds, minus l_4 for sub-Gaussian ones."""
-    pilots = [Pilot("l1", SmoothL1(), models[-1], models), make_lp_pilot(p, models)]
-    return [*pilots, Pilot("l4", MinusL4(), models[0], models[:1])] if flat else pilots
+    pilots = [Pilot("l1", SmoothNorm(), models[-1], models), make_lp_pilot(p, models)]
+    return [*pilots, Pilot("l4", SignedLp(4, flat=True), models[0], models[:1])] if flat else pilots
 
 
 def make_lp_pilot(p: float, models: Sequence[Model]) -> Pilot:
     """Make the l_p pilot, which is not used with normalised samples if other models may be chosen."""
-    return Pilot(f"l{p:g}", SignedLp(p), models[0], models[:1])
+    return Pilot(f"l{p:g}", SignedLp(p) if p > 2 else SmoothNorm(p), models[0], models[:1])
 
 
 def are_flat(order: Order, n: int) -> bool:
     """Return whether norms vary less than those of Gaussian samples (Mardia's kurtosis)."""
-    return bool(np.mean(order.squares**2) < (1 + 2 / n) * np.mean(order.squares) ** 2)
+    return order.average(order.squares**2) < (1 + 2 / n) * order.average(order.squares) ** 2
 
 
-def judge(subset: Subset, order: Order, A: Array, model: Model, blur: Array | None = None) -> float:
+def judge(
+    subset: Subset, order: Order, A: Array, model: Model, density: Density, blur: Array | None = None
+) -> tuple[float, Density]:
     """Compute the log-likelihood per sample for atoms A: each half under the densities of the other."""
-    value = Density.begin(len(A)).refit(view(subset, model).encode(A), blur).value
+    judged = density.judge(view(subset, model).encode(A), blur)
     if model is None:
-        return value
-    return value + float(np.mean(model.log_determinant(order.squares, A.shape[1])))
+        return judged.value, judged
+    return judged.value + order.average(model.log_determinant(order.squares, A.shape[1])), judged
 
 
 def choose_candidate(subset: Subset, order: Order, pilots: Sequence[Pilot], climber: Climber) -> Candidate:
     """Run all pilots, and choose the pair of pilot and model with the highest held-out likelihood."""
-    start, candidates = find_start(subset.samples), []
+    start, candidates, density = find_start(subset.white), [], None
     for pilot in pilots:
-        A = climber.climb_pilot(subset, start, pilot).A
-        candidates += [Candidate(pilot, A, model, judge(subset, order, A, model)) for model in pilot.suits]
+        A = climber.climb_pilot(subset, start, pilot, done=RACE_DONE).A
+        for model in pilot.suits:
+            value, density = judge(subset, order, A, model, Density.begin(len(A), density))
+            candidates.append(Candidate(pilot, A, model, value, density))
     return max(candidates, key=lambda candidate: candidate.value)
 
 
 def choose_model(subset: Subset, order: Order, state: State, models: Sequence[Model]) -> Model:
     """Choose the model again, with the narrower densities of a climb."""
-    return max(models, key=lambda model: judge(subset, order, state.A, model, get_widths(state)))
+    assert isinstance(state.objective, Density)
+    density = Density.begin(len(state.A), state.objective)
+    values = [judge(subset, order, state.A, model, density, get_widths(state))[0] for model in models]
+    return models[int(np.argmax(values))]
 
 
 def get_widths(state: State) -> Array:
@@ -126,19 +140,30 @@ def get_widths(state: State) -> Array:
     return state.objective.narrowest
 
 
-def is_worth_climbing(samples: Samples, order: Order, candidate: Candidate, climber: Climber) -> bool:
-    """Return whether the likelihood improves on its pilot in cross-validation, with atoms fitted per fold."""
-    gain, fold = 0.0, order.assign_parts(FOLDS)
+def is_worth_climbing(gather: Callable[[Order], Subset], order: Order, candidate: Candidate, climber: Climber) -> bool:
+    """Return whether the likelihood improves on its pilot in cross-validation, with atoms fitted per fold.
+
+    Folds are evaluated until the difference is clear.
+    """
+    gain, variance, fold = 0.0, 0.0, order.assign_parts(FOLDS)
     for k in range(FOLDS):
-        kept, held_out = gather(samples, order.keep(fold != k)), gather(samples, order.keep(fold == k))
-        first = climber.climb_pilot(kept, find_start(kept.samples), candidate.pilot).A
-        state = climber.climb_likelihood(kept, State(first, Density.begin(len(first))), candidate.model)
-        gain += judge_on(kept, held_out, state.A, candidate.model, get_widths(state))
-        gain -= judge_on(kept, held_out, first, candidate.model, None)
+        kept, held_out = gather(order.keep(fold != k)), gather(order.keep(fold == k))
+        first = climber.climb_pilot(kept, candidate.A, candidate.pilot).A
+        density = Density.begin(len(first), candidate.density)
+        state = climber.climb_likelihood(kept, State(first, density), candidate.model)
+        after = judge_on(kept, held_out, state.A, candidate.model, density, get_widths(state))
+        difference = after - judge_on(kept, held_out, first, candidate.model, density)
+        weights = np.ones(len(difference)) if held_out.samples.weights is None else held_out.samples.weights
+        gain += float(np.sum(weights * difference))
+        variance += float(np.sum(weights * difference**2))
+        if abs(gain) > CLEAR * math.sqrt(variance):
+            break
     return gain > 0
 
 
-def judge_on(kept: Subset, held_out: Subset, A: Array, model: Model, blur: Array | None) -> float:
-    """Compute the log-likelihood of held-out samples."""
-    density = Density.begin(len(A)).refit(view(kept, model).encode(A), blur)
-    return float(view(held_out, model).encode(A).sum(lambda Z, half: density.judge(Z)))  # noqa: ARG005
+def judge_on(
+    kept: Subset, held_out: Subset, A: Array, model: Model, density: Density, blur: Array | None = None
+) -> Array:
+    """Compute the log-likelihood (r,) of held-out samples."""
+    fitted = density.refit(view(kept, model).encode(A), blur, choose=True)
+    return map_rows(view(held_out, model).encode(A).samples, lambda Z: np.sum(fitted.log_density(Z), axis=1))

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.linalg
 
 from elldict.samples.base import Array
 from elldict.solver.evaluate import Angles
@@ -19,7 +20,10 @@ LEAST_PRODUCT = 1e-10  # cosine of a step and its change of the slope; below, th
 
 def polar(G: Array) -> Array:
     """Compute the orthonormal rows closest to G (m, n)."""
-    U, _, V = np.linalg.svd(G, full_matrices=False)
+    try:
+        U, _, V = np.linalg.svd(G, full_matrices=False)
+    except np.linalg.LinAlgError:  # divide and conquer did not converge
+        U, _, V = scipy.linalg.svd(G, full_matrices=False, lapack_driver="gesvd")
     return np.asarray(U @ V)
 
 

@@ -1,0 +1,241 @@
+"""What the distribution of noisy codes says about the codes: posterior means, thresholds, and sparsity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+from scipy.special import expit
+
+from elldict.samples.base import Array
+from elldict.samples.normalization import Normalization
+
+Rule = Callable[[Array], Array]
+"""Maps the linear codes (b, m) of a block of samples to other codes, or to numbers per sample."""
+
+GRID_POINTS, GRID_END = 600, 20.0  # of codes, geometric on each side of zero; largest, in standard deviations
+GRID_START = 0.01  # smallest code of the grid, relative to the noise
+BIN = 0.1  # relative width of a bin of |code|
+SMALLEST, LARGEST = 1e-11, 1e4  # first and last bin, relative to the largest standard deviation of a code
+ROUNDS, SETTLED = 300, 1e-6  # of expectation-maximisation: maximum, and largest change of a density at the end
+
+
+class CodeDensity(Protocol):
+    """Densities of codes."""
+
+    @property
+    def std(self) -> Array:
+        """Standard deviations (m,)."""
+
+    def log_density(self, Z: Array) -> Array:
+        """Compute the log density (b, m) of each code."""
+
+    def score(self, Z: Array) -> Array:
+        """Compute the derivative (b, m) of the log density of each code."""
+
+    def rescale(self, factor: float) -> Self:
+        """Return the densities of codes multiplied by a factor."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Fitted distribution of codes: independent, or independent after normalisation of each sample."""
+
+    density: CodeDensity
+    normalization: Normalization | None = None
+
+    def rescale(self, factor: float) -> Distribution:
+        """Return the distribution of codes multiplied by a factor."""
+        if self.normalization is None:
+            return Distribution(self.density.rescale(factor))
+        return Distribution(self.density, Normalization(self.normalization.median * factor**2))
+
+    def make_log_likelihood(self, unmixing: Array) -> Rule:
+        """Make the rule for log-likelihoods (b, 1) of samples from their codes (b, m).
+
+        The densities of codes are multiplied by the volume of the map from samples to codes, restricted to the subspace
+        of the components, and by that of the normalisation, if there is one.
+        """
+        m, size = len(unmixing), float(np.max(np.abs(unmixing)))
+        rows = unmixing / size  # keeps squares finite
+        volume = 0.5 * float(np.linalg.slogdet(rows @ rows.T)[1]) + m * math.log(size)
+
+        def compute(Z: Array) -> Array:
+            x = Z if self.normalization is None else self.normalization.apply(Z)
+            logs = np.sum(self.density.log_density(x), axis=1, keepdims=True) + volume
+            if self.normalization is not None:
+                logs += self.normalization.log_determinant(np.sum(Z * Z, axis=1, keepdims=True), m)
+            return np.asarray(logs)
+
+        return compute
+
+    def make_posterior_mean(self, noise: Array) -> Rule:
+        """Make the rule for posterior means of codes with noise of standard deviation s (m,), by Tweedie's formula.
+
+        E[x | z] = z + s^2 (log q)'(z), for the density q of a noisy code. For normalised samples, q is the density of
+        z / c, c^2 = |z|^2 + median. The noise of z / c has standard deviation s / c if that of c, a sum over all codes,
+        is neglected; so E[x | z] = z + c (s / c)^2 (log q)'(z / c).
+        """
+        if np.all(noise == 0):
+            return lambda Z: Z
+        if self.normalization is None:
+            variance = limit_noise(self.density, noise) ** 2
+            return lambda Z: np.asarray(Z + variance * self.density.score(Z))
+        median = self.normalization.median
+        largest = limit_noise(self.density, noise / math.sqrt(median))
+
+        def compute(Z: Array) -> Array:
+            c = np.sqrt(np.sum(Z * Z, axis=1, keepdims=True) + median)
+            return np.asarray(Z + c * np.minimum(noise / c, largest) ** 2 * self.density.score(Z / c))
+
+        return compute
+
+
+@dataclass(frozen=True)
+class SpikeSlab:
+    """Codes that are zero or Gaussian, plus Gaussian noise."""
+
+    density: Array  # (m,) probability that a code is not zero
+    scale: Array  # (m,) standard deviation of the codes that are not zero, without noise
+    noise_std: float
+
+    @property
+    def std(self) -> Array:
+        """Standard deviations (m,)."""
+        return np.sqrt(self.density * self.scale**2 + self.noise_std**2)
+
+    def log_density(self, Z: Array) -> Array:
+        """Compute the log density (b, m) of each code."""
+        return np.asarray(np.logaddexp(*self._log_parts(Z)))
+
+    def score(self, Z: Array) -> Array:
+        """Compute the derivative (b, m) of the log density of each code."""
+        slab, spike = self._log_parts(Z)
+        is_slab = expit(slab - spike)
+        return np.asarray(-Z * (is_slab / self._variances[0] + (1 - is_slab) / self._variances[1]))
+
+    def rescale(self, factor: float) -> Self:
+        """Return the densities of codes multiplied by a factor."""
+        return type(self)(self.density, self.scale * factor, self.noise_std * factor)
+
+    @property
+    def _variances(self) -> tuple[Array, Array]:
+        noise = np.full(len(self.scale), self.noise_std**2)
+        return self.scale**2 + noise, noise
+
+    def _log_parts(self, Z: Array) -> tuple[Array, Array]:
+        """Compute the log densities of codes that are not zero, and of zeros."""
+        with np.errstate(divide="ignore"):  # a density of 0 or 1
+            log_shares = np.log(self.density), np.log1p(-self.density)
+        slab, spike = (
+            share - 0.5 * (np.log(2 * np.pi * variance) + Z * Z / variance)
+            for share, variance in zip(log_shares, self._variances, strict=True)
+        )
+        return slab, spike
+
+
+def fit_spike_slab(Z: Array, weights: Array | None = None, resolution: float = 1e-9) -> SpikeSlab:
+    """Fit density and scale of each code, and a common noise, to codes (r, m) by expectation-maximisation.
+
+    Codes less peaked than Gaussian ones have density 1. Noise below `resolution` of the largest code is rounding.
+    """
+    unit = float(np.max(np.abs(Z)))
+    if unit == 0:
+        return SpikeSlab(np.zeros(Z.shape[1]), np.zeros(Z.shape[1]), 0.0)
+    squares = (Z / unit) ** 2
+    second, fourth = (np.average(squares**power, axis=0, weights=weights) for power in (1, 2))
+    counts, v = count_squares(squares, weights, float(np.max(second)))
+    is_dense = fourth < 3 * second**2
+    density, slab, noise = np.where(is_dense, 1.0, 0.5), 2 * second, 0.01 * float(np.mean(second))
+    floor = float(np.min(v))
+    for _ in range(ROUNDS):
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(density) - np.log1p(-density)
+        wide = np.maximum(slab, floor)
+        log_ratio = -0.5 * (np.log(wide / noise)[:, None] + v / wide[:, None] - v / noise)
+        kept = counts * expit(log_odds[:, None] + log_ratio)
+        total, before = kept.sum(axis=1), density
+        density, slab = total / counts.sum(axis=1), (kept @ v) / np.maximum(total, np.finfo(float).tiny)
+        n_zeros = float(counts.sum() - total.sum())
+        if n_zeros > 0:
+            noise = max(float(np.sum((counts - kept) @ v)) / n_zeros, floor)
+        if np.max(np.abs(density - before)) < SETTLED:
+            break
+    if np.all(density == 1) or noise < resolution**2:
+        noise = 0.0
+    return SpikeSlab(density, unit * np.sqrt(np.maximum(slab - noise, 0)), unit * math.sqrt(noise))
+
+
+def count_squares(squares: Array, weights: Array | None, largest: float) -> tuple[Array, Array]:
+    """Count squared codes (r, m) in bins of equal relative width; return counts (m, B) and the centres (B,)."""
+    m = squares.shape[1]
+    n_bins = int(np.log(LARGEST / SMALLEST) / BIN)
+    with np.errstate(divide="ignore"):
+        place = 0.5 * np.log(squares / largest) - np.log(SMALLEST)
+    bins = np.clip(place / BIN, 0, n_bins - 1).astype(np.intp)
+    each = None if weights is None else np.repeat(weights, m)
+    flat = np.bincount((bins + n_bins * np.arange(m)).ravel(), each, minlength=m * n_bins)
+    counts = flat.reshape(m, n_bins).astype(np.float64)
+    used = counts.any(axis=0)
+    centres = largest * (SMALLEST * np.exp(BIN * (np.arange(n_bins) + 0.5))) ** 2
+    return counts[:, used], centres[used]
+
+
+def make_grid(std: Array, noise: Array) -> Array:
+    """Make positive codes (G, m) from well below the noise to far above the standard deviation."""
+    start = GRID_START * np.minimum(noise, std)
+    return np.geomspace(start, GRID_END * np.maximum(std, noise), GRID_POINTS)
+
+
+def limit_noise(density: CodeDensity, noise: Array) -> Array:
+    """Lower the standard deviation (m,) of the noise to what the densities of noisy codes allow.
+
+    The posterior mean z + s^2 (log q)'(z) increases with z if the noise is part of q, since its derivative is the
+    posterior variance divided by s^2. A fitted density may be narrower than the noise; then s is lowered until it does.
+    """
+    if np.all(noise == 0):
+        return noise
+    right = make_grid(density.std, np.where(noise > 0, noise, density.std))
+    z = np.concatenate([-right[::-1], right])
+    steps, falls = np.diff(z, axis=0), -np.diff(density.score(z), axis=0)
+    largest = np.min(steps / np.maximum(falls, np.finfo(float).tiny), axis=0)
+    return np.asarray(np.minimum(noise, np.sqrt(largest)))
+
+
+def find_thresholds(density: CodeDensity, noise: Array, *, soft: bool) -> Array:
+    """Find the threshold (m,) of each code with the smallest expected squared error under the density q.
+
+    With the posterior mean x(z), the derivative of the error by the threshold t is (2 z x(z) - z^2) q(z), summed over
+    z = t and z = -t, if codes are kept or set to zero; and twice the integral of (t - |z| + sign(z) x(z)) q(z) over
+    |z| > t if they are shrunk. The error is the integral of the derivative on a grid.
+    """
+    if np.all(noise == 0):
+        return np.zeros(len(noise))
+    s = limit_noise(density, noise)
+    zero = np.zeros((1, len(noise)))
+    t = np.concatenate([zero, make_grid(density.std, np.where(noise > 0, noise, density.std))])
+    slope = np.zeros_like(t)
+    for z in (t, -t):
+        q, shift = np.exp(density.log_density(z)), s**2 * density.score(z)
+        if soft:
+            tail, excess = (integrate_beyond(part, t) for part in (q, np.sign(z) * shift * q))
+            slope += 2 * (t * tail + excess)
+        else:
+            slope += q * (z * z + 2 * z * shift)
+    error = np.concatenate([zero, np.cumsum(integrate_steps(slope, t), axis=0)])
+    best = t[np.argmin(error, axis=0), np.arange(len(noise))]
+    return np.asarray(np.where(noise > 0, best, 0.0))
+
+
+def integrate_steps(values: Array, t: Array) -> Array:
+    """Integrate between neighbours of a grid (G, m) by the trapezoidal rule."""
+    return np.asarray(np.diff(t, axis=0) * (values[1:] + values[:-1]) / 2)
+
+
+def integrate_beyond(values: Array, t: Array) -> Array:
+    """Integrate from every point of a grid (G, m) to its end."""
+    beyond: Array = np.cumsum(integrate_steps(values, t)[::-1], axis=0)[::-1]
+    return np.concatenate([beyond, np.zeros((1, values.shape[1]))])

@@ -1,0 +1,392 @@
+"""What the estimators share: checks, one fit of the core, and the methods that use its result."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from elldict.blas import one_blas_thread
+from elldict.denoising import Distribution, Rule, fit_spike_slab
+from elldict.fit import Options, fit
+from elldict.history import Callback, Iteration, Recorder
+from elldict.progress import show_progress
+from elldict.result import Result
+from elldict.samples.arrays import ArraySamples, to_numpy
+from elldict.samples.base import Array
+from elldict.transform import (
+    chain,
+    convert_like,
+    find_precision,
+    keep_linear,
+    make_decoder,
+    make_encoder,
+    map_samples,
+    read_codes,
+    widen,
+)
+from elldict.validation import (
+    Rules,
+    check_callback,
+    check_codes,
+    check_groups,
+    check_noise,
+    check_parameters,
+    check_random_generator,
+    check_same_space,
+    check_samples,
+    check_weights,
+)
+from elldict.warnings import Finding
+
+FloatArray = NDArray[np.floating[Any]]
+"""Array of single or double precision; of torch or another library if the samples were."""
+
+ROUNDING = {"float32": 1e-6, "float64": 1e-9}
+"""Size of codes, relative to the largest one, that may be rounding errors of samples of a precision."""
+
+
+class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base class of estimators: a subclass has parameters, makes the options of a fit, and names the components."""
+
+    _rules: ClassVar[Rules]
+
+    p: float
+    solver: str
+    refine: str | None
+    normalize: str | None
+    error_bars: bool | str
+    standardize: bool
+    max_iter: int
+    tol: float
+    random_state: int | np.random.RandomState | np.random.Generator | None
+    verbose: bool
+
+    components_: FloatArray
+    unmixing_: FloatArray
+    mixing_: FloatArray
+    mean_: FloatArray
+    n_components_: int
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+    objective_: float
+    n_iter_: int
+    n_passes_: float
+    density_: FloatArray
+    scale_: FloatArray
+    noise_std_: float
+    expected_error_: float
+    atom_error_: FloatArray
+    converged_: bool
+    status_: str
+    refined_: str | None
+    history_: tuple[Iteration, ...]
+    warnings_: tuple[tuple[str, str], ...]
+    n_samples_seen_: int
+    _distribution: Distribution
+    _total_weight: float
+
+    if TYPE_CHECKING:  # scikit-learn's method, for type checkers
+
+        def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> FloatArray:
+            """Fit X and return its codes."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        *,
+        sample_weight: Any = None,
+        groups: Any = None,
+        callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Find the components of X.
+
+        A fit that fails or is interrupted leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples as rows: a NumPy array (also a memory map), a data frame, or an array of another library that
+            implements the array API standard. X is never changed.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0 of the samples. A sample of weight 2 counts as two equal samples.
+        groups : array-like of shape (n_samples,), default=None
+            Group label of each sample, if samples of a group depend on each other, as recordings of one person do. The
+            parts that are compared for `atom_error_` then consist of whole groups. Components do not depend on it.
+        callback : callable, default=None
+            Called with an :class:`~elldict.Iteration` after each iteration; the fit stops when it returns True.
+        checkpoint : str or path-like, default=None
+            Not available yet.
+        resume : bool, default=False
+            Not available yet.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+        """
+        if checkpoint is not None or resume:
+            raise NotImplementedError("checkpoint and resume are not available yet; leave them out.")
+        before = dict(vars(self))
+        try:
+            findings = self._fit(X, sample_weight, groups, callback)
+            self.warnings_ = tuple((finding.category.__name__, finding.message) for finding in findings)
+            issue(findings)
+        except BaseException:  # also Ctrl-C, and warnings that are turned into errors
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, sample_weight: Any, groups: Any, callback: Callback | None) -> list[Finding]:
+        """Check everything, fit, and set the fitted attributes; return what is to be warned of."""
+        check_parameters(self, self._rules)
+        check_callback(callback)
+        X = check_samples(self, X, fitting=True)
+        weights = check_weights(sample_weight, X.shape[0], least=2)
+        labels = check_groups(groups, X.shape[0])
+        n_components, findings = self._choose_n_components(X.shape)
+        options = self._make_options(n_components, has_groups=labels is not None)
+        with ExitStack() as stack:
+            n_threads = stack.enter_context(one_blas_thread())
+            callbacks = [] if callback is None else [callback]
+            if self.verbose:
+                callbacks.insert(0, stack.enter_context(show_progress(type(self).__name__)))
+            recorder = Recorder(callbacks)
+            samples = ArraySamples(X, n_threads, weights)
+            result = fit(samples, options, observers=[recorder], groups=labels)
+            self._keep(result, X, weights)
+        self.history_ = tuple(recorder.history)
+        return [*findings, *result.findings]
+
+    def _make_options(self, n_components: int | None, *, has_groups: bool) -> Options:
+        """Make the options of a fit from the parameters."""
+        is_power, wanted = self.solver == "power", self.error_bars
+        center, whiten = self._choose_coordinates()
+        return Options(
+            n_components=n_components,
+            p=float(self.p),
+            solver=self.solver,
+            refine=None if is_power else self.refine,
+            normalize=None if is_power else self.normalize,
+            center=center,
+            whiten=whiten,
+            standardize=bool(self.standardize),
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            error_bars=(not is_power or has_groups) if isinstance(wanted, str) else bool(wanted),
+            random_state=check_random_generator(self.random_state),
+        )
+
+    def _choose_n_components(self, shape: tuple[int, int]) -> tuple[int | None, list[Finding]]:
+        """Choose the number of components for samples of a shape, and what to warn of."""
+        raise NotImplementedError
+
+    def _choose_coordinates(self) -> tuple[bool, bool]:
+        """Choose whether to centre and whether to whiten the samples."""
+        raise NotImplementedError
+
+    def _keep(self, result: Result, X: Any, weights: Array | None) -> None:
+        """Set the fitted attributes, in the precision and array library of X."""
+        precision = find_precision(X)
+        self.n_samples_seen_ = int(X.shape[0])
+        self._total_weight = float(X.shape[0] if weights is None else np.sum(weights))
+        unit = self._choose_unit()
+        unmixing, mixing = result.unmixing / unit, result.mixing * unit
+        self._distribution = Distribution(result.density, result.normalization).rescale(1 / unit)
+        spike_slab = fit_spike_slab(*read_codes(X, unmixing, result.mean, weights), ROUNDING[precision])
+        self._name_components(*(convert_like(array, X, precision) for array in (unmixing, mixing, result.mean)))
+        self.n_components_ = len(unmixing)
+        self.density_ = convert_like(spike_slab.density, X, precision)
+        self.scale_ = convert_like(spike_slab.scale, X, precision)
+        self.noise_std_ = spike_slab.noise_std
+        self.atom_error_ = convert_like(result.component_errors, X, precision)
+        self.expected_error_ = float(np.mean(result.component_errors))
+        self.objective_ = result.objective
+        self.n_iter_ = result.n_iter
+        self.n_passes_ = result.n_passes
+        self.converged_ = result.converged
+        self.status_ = result.status
+        self.refined_ = None if result.pilot == "" or result.is_pilot else "likelihood"
+
+    def _choose_unit(self) -> float:
+        """Choose the factor by which codes are divided."""
+        return 1.0
+
+    def _name_components(self, unmixing: Any, mixing: Any, mean: Any) -> None:
+        """Set `components_`, `unmixing_` (m, n), `mixing_` (n, m) and `mean_` (n,)."""
+        raise NotImplementedError
+
+    def transform(self, X: Any) -> FloatArray:
+        """Compute the codes of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples as rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            Codes, in single precision if X is.
+        """
+        X = self._check_samples(X, "transform")
+        codes = map_samples(X, chain(self._encoder, self._make_rule()), self.n_components_, find_precision(X))
+        self._check_transformed(codes)
+        return codes  # type: ignore[no-any-return]
+
+    def _make_rule(self) -> Rule:
+        """Make the rule from linear codes to those of `transform`."""
+        return keep_linear
+
+    def _check_transformed(self, codes: Any) -> None:
+        """Warn if codes are of no use."""
+
+    def inverse_transform(self, X: Any) -> FloatArray:
+        """Compute samples from codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components_)
+            Codes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_in_)
+            ``X @ mixing_.T + mean_``. With fewer components than features, linear codes give the projection of the
+            samples onto the components.
+        """
+        check_is_fitted(self)
+        check_same_space(self, X, self.unmixing_, "inverse_transform")
+        codes = check_codes(X, self.n_components_)
+        decoder = make_decoder(to_numpy(self.mixing_), self._offset)
+        return map_samples(codes, decoder, self.n_features_in_, find_precision(codes))  # type: ignore[no-any-return]
+
+    def denoise(self, X: Any, *, noise_std: float | None = None) -> FloatArray:
+        """Compute samples without noise, from the posterior means of their codes.
+
+        Parameters of `transform` are not used.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Noisy samples as rows, with noise like that of the samples of the fit.
+        noise_std : float, default=None
+            Standard deviation of the noise of each feature, if it is known; noise of different features is assumed to
+            be independent. None: `noise_std_`, which is reliable for codes that are mostly zero. More noise than the
+            densities of the codes allow is lowered to what they allow.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_in_)
+            Denoised samples. Directions without a component are replaced by their mean.
+        """
+        noise = None if noise_std is None else check_noise(noise_std)
+        X = self._check_samples(X, "denoise")
+        decoder = make_decoder(to_numpy(self.mixing_), self._offset)
+        rule = chain(self._encoder, self._make_posterior_mean(noise), decoder)
+        return map_samples(X, rule, self.n_features_in_, find_precision(X))  # type: ignore[no-any-return]
+
+    def _make_posterior_mean(self, noise_std: float | None = None) -> Rule:
+        """Make the rule for posterior means of codes, for known noise of features or the fitted noise of codes."""
+        noise = np.full(self.n_components_, self.noise_std_)
+        if noise_std is not None:
+            noise = noise_std * np.linalg.norm(to_numpy(self.unmixing_), axis=1)
+        return chain(widen, self._distribution.make_posterior_mean(noise))
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Compute the log-likelihood of each sample under the fitted model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples as rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Log-likelihoods. With fewer components than features, they are log densities of the projection of a sample
+            onto the subspace of the components, so that they compare estimators with the same subspace only.
+        """
+        X = self._check_samples(X, "score_samples")
+        likelihood = chain(widen, self._distribution.make_log_likelihood(to_numpy(self.unmixing_)))
+        return map_samples(X, chain(self._encoder, likelihood), 1, "float64")[:, 0]  # type: ignore[no-any-return]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: ARG002
+        """Compute the mean log-likelihood of samples, for model selection on held-out samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples as rows.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0 of the samples.
+
+        Returns
+        -------
+        float
+            Mean of `score_samples`, weighted if there are weights.
+        """
+        logs = to_numpy(self.score_samples(X))
+        return float(np.average(logs, weights=check_weights(sample_weight, len(logs))))
+
+    def _check_samples(self, X: Any, method: str) -> Any:
+        """Check that the estimator is fitted, its parameters, and samples to be transformed."""
+        check_is_fitted(self)
+        check_parameters(self, self._rules)  # those of transform may have been set after the fit
+        check_same_space(self, X, self.unmixing_, method)
+        return check_samples(self, X, fitting=False)
+
+    @property
+    def _encoder(self) -> Rule:
+        """Rule for linear codes."""
+        return make_encoder(to_numpy(self.unmixing_), self._offset)
+
+    @property
+    def _offset(self) -> Array:
+        """What is subtracted from samples: their mean, or zeros."""
+        mean = vars(self).get("mean_")
+        return np.zeros(self.n_features_in_, find_precision(self.unmixing_)) if mean is None else to_numpy(mean)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of codes, for get_feature_names_out."""
+        return self.n_components_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "unmixing_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def issue(findings: Sequence[Finding]) -> None:
+    """Issue warnings that point to the line of the user's code that called the library."""
+    for finding in findings:
+        warnings.warn(finding.message, finding.category, stacklevel=find_stack_level())
+
+
+def find_stack_level() -> int:
+    """Find the level of the first caller outside of this package and scikit-learn, as seen by the caller of this."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("elldict", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    return level

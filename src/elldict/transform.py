@@ -1,0 +1,106 @@
+"""Codes, samples and log-likelihoods, computed block by block."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from elldict.denoising import Rule
+from elldict.samples.arrays import ArraySamples, to_numpy
+from elldict.samples.base import Array, cut_blocks
+from elldict.validation import is_other_array, refuse_not_finite
+
+MOST_CODES, FEWEST_SAMPLES = 2**18, 1000
+"""Codes to which density_, scale_ and noise_std_ are fitted: about this many, from at least so many samples."""
+
+
+def find_precision(X: Any) -> str:
+    """Return the precision of results for an array: that of the array, but at least single."""
+    name = X.dtype.name if isinstance(X, np.ndarray) else str(X.dtype)
+    return "float32" if name.endswith(("float16", "float32")) else "float64"
+
+
+def convert_like(array: Array, X: Any, precision: str) -> Any:
+    """Convert a NumPy array to the array library and device of X."""
+    held = np.ascontiguousarray(array, dtype=precision)
+    if not is_other_array(X):
+        return held
+    xp = array_api_compat.array_namespace(X)
+    return xp.asarray(held, device=array_api_compat.device(X))
+
+
+def map_samples(X: Any, rule: Rule, n_columns: int, precision: str) -> Any:
+    """Apply a rule to blocks of samples; return (r, n_columns) in the library of X."""
+    out = np.empty((X.shape[0], n_columns), dtype=precision)
+    for start, stop in cut_blocks(X.shape[0], X.shape[1]):
+        rows = to_numpy(X[start:stop, :])
+        refuse_not_finite(rows, start)
+        out[start:stop] = rule(rows)
+    return convert_like(out, X, precision)
+
+
+def make_encoder(unmixing: Array, mean: Array) -> Rule:
+    """Make the rule for linear codes; the mean is subtracted from samples, because in codes it would cost digits."""
+    return lambda rows: np.asarray((rows - mean) @ unmixing.T)
+
+
+def widen(Z: Array) -> Array:
+    """Convert to double precision, in which densities do not underflow."""
+    return Z.astype(np.float64, copy=False)
+
+
+def make_decoder(mixing: Array, mean: Array) -> Rule:
+    """Make the rule for samples from codes."""
+    return lambda Z: np.asarray(Z @ mixing.T + mean)
+
+
+def chain(*rules: Rule) -> Rule:
+    """Apply rules one after the other."""
+
+    def apply(rows: Array) -> Array:
+        for rule in rules:
+            rows = rule(rows)
+        return rows
+
+    return apply
+
+
+def keep_linear(Z: Array) -> Array:
+    """Return codes as they are."""
+    return Z
+
+
+def shrink(Z: Array, threshold: Array | float) -> Array:
+    """Move codes towards zero by the threshold."""
+    return np.asarray(np.sign(Z) * np.maximum(np.abs(Z) - threshold, 0))
+
+
+def keep_above(Z: Array, threshold: Array | float) -> Array:
+    """Set codes up to the threshold to zero."""
+    return np.where(np.abs(Z) > threshold, Z, 0.0)
+
+
+def keep_largest(Z: Array, k: int) -> Array:
+    """Set all but the k largest codes of each sample to zero; of equal ones the first are kept."""
+    order = np.argsort(-np.abs(Z), axis=1, kind="stable")
+    kept = np.zeros_like(Z)
+    np.put_along_axis(kept, order[:, :k], np.take_along_axis(Z, order[:, :k], axis=1), axis=1)
+    return kept
+
+
+def are_zero(codes: Any) -> bool:
+    """Return whether a rule has set all codes to zero."""
+    xp = array_api_compat.array_namespace(codes)
+    return not bool(xp.any(codes != 0))
+
+
+def read_codes(X: Any, unmixing: Array, mean: Array, weights: Array | None) -> tuple[Array, Array | None]:
+    """Compute the codes of evenly spaced samples that have a weight, and return them with their weights."""
+    index = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+    most = max(FEWEST_SAMPLES, MOST_CODES // len(unmixing))
+    index = index[:: math.ceil(len(index) / most)]
+    rows = ArraySamples(X).take(index)
+    return (rows - mean) @ unmixing.T, None if weights is None else weights[index]
