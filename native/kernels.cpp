@@ -33,8 +33,7 @@ template <class T> struct Block {  // of codes, with what a pass computes from t
   Index m, b, ld;
   const double* weights;  // of the samples, or null
   T* g;                   // first derivative, (m, b)
-  T* slope;               // second derivative of every stride-th code, (m, few)
-  Index stride, few;
+  T* slope;               // second derivative, (m, b), or null
 };
 
 template <class T> struct Row {  // codes of one atom
@@ -42,17 +41,11 @@ template <class T> struct Row {  // codes of one atom
   const double* __restrict weights;
   T* __restrict g;
   T* __restrict slope;
-  Index b, stride;
+  Index b;
 
   Row(const Block<T>& block, Index i)
       : z(block.z + i * block.ld), weights(block.weights), g(block.g + i * block.b),
-        slope(block.slope + i * block.few), b(block.b), stride(block.stride) {}
-
-  INLINE Index copy_some() const {  // every stride-th code to where its second derivative will be
-    Index k = 0;
-    for (Index j = 0; j < b; j += stride) slope[k++] = z[j];
-    return k;
-  }
+        slope(block.slope ? block.slope + i * block.b : nullptr), b(block.b) {}
 
   template <bool WEIGHTED> INLINE double weigh(Index j, double value) const {
     if constexpr (WEIGHTED) return weights[j] * value;
@@ -75,10 +68,11 @@ template <bool WEIGHTED, bool IS_L1, class T> INLINE double smooth_row(Row<T> ro
     value -= row.template weigh<WEIGHTED>(j, power);
     row.g[j] = -p * rate * x * (power / h);
   }
-  for (Index k = 0, few = row.copy_some(); k < few; ++k) {
-    const T x = row.slope[k] * rate, h = x * x + 1;
-    row.slope[k] = -p * rate * rate * raise_half<IS_L1>(h, p) / (h * h) * (1 + (p - 1) * x * x);
-  }
+  if (row.slope)
+    for (Index j = 0; j < row.b; ++j) {
+      const T x = row.z[j] * rate, h = x * x + 1;
+      row.slope[j] = -p * rate * rate * raise_half<IS_L1>(h, p) / (h * h) * (1 + (p - 1) * x * x);
+    }
   return value;
 }
 
@@ -98,8 +92,9 @@ template <bool WEIGHTED, class T> INLINE double power_row(Row<T> row, T rate, T 
     value += row.template weigh<WEIGHTED>(j, power * x * x);
     row.g[j] = (linear + sign * power) * x * rate;
   }
-  for (Index k = 0, few = row.copy_some(); k < few; ++k)
-    row.slope[k] = (linear + sign * (p - 1) * raise(std::abs(row.slope[k] * rate), p - 2)) * rate * rate;
+  if (row.slope)
+    for (Index j = 0; j < row.b; ++j)
+      row.slope[j] = (linear + sign * (p - 1) * raise(std::abs(row.z[j] * rate), p - 2)) * rate * rate;
   return value;
 }
 
@@ -115,23 +110,56 @@ template <bool WEIGHTED, class T> INLINE void moments_row(Row<T> row, T rate, T 
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Bins: the leading bits of t = 1 + |x| / unit, sixteen to the octave
+// Bins: the leading bits of t = 1 + |x| / unit, eight to the octave
 
-constexpr int SUB_BITS = 4;
+constexpr int SUB_BITS = 3;
 
-INLINE Index leading_bits(double t) {
+constexpr int REST_BITS = 52 - SUB_BITS;
+
+INLINE std::int64_t read_bits(double t) {
   std::int64_t bits;
   std::memcpy(&bits, &t, 8);
-  return (bits >> (52 - SUB_BITS)) - (std::int64_t(1023) << SUB_BITS);
+  return bits - (std::int64_t(1023) << 52);
 }
+
+INLINE double make_double(std::int64_t bits) {  // the inverse of read_bits
+  double t;
+  bits += std::int64_t(1023) << 52;
+  std::memcpy(&t, &bits, 8);
+  return t;
+}
+
+struct Places {  // of some codes
+  static constexpr Index MOST = 512;
+  std::int32_t bin[MOST], next[MOST];  // the bin of each, and the neighbour on the side of its centre where it lies
+  double away[MOST];                   // from the centre, relative to the distance of the two centres
+};
 
 struct Bins {
   double unit_rate;  // 1 / unit
   Index half;        // bins on each side of zero
 
   INLINE Index find(double x) const {
-    const Index k = std::min(leading_bits(1 + std::abs(x) * unit_rate), half - 1);
+    const Index k = std::min(Index(read_bits(1 + std::abs(x) * unit_rate) >> REST_BITS), half - 1);
     return x < 0 ? half - 1 - k : half + k;
+  }
+
+  template <class T> INLINE void place(const T* __restrict z, Index n, double rate, Places& __restrict to) const {
+    constexpr std::int64_t REST = std::int64_t(1) << REST_BITS, PER_OCTAVE = 1 << SUB_BITS;
+    const std::int64_t last = (std::int64_t(half) - 1) * REST + REST / 2;  // centre of the last bin
+    for (Index j = 0; j < n; ++j) {
+      const double x = double(z[j]) * rate;
+      const std::int64_t all = read_bits(1 + std::abs(x) * unit_rate), bits = all < last ? all : last, k = bits >> REST_BITS;
+      const double rest = make_double((bits & (REST - 1)) << SUB_BITS) - 1.5;
+      const double in_octave = double(std::int32_t(k & (PER_OCTAVE - 1)));
+      const double up = in_octave == PER_OCTAVE - 1 ? 2.0 / 3 : 1.0;  // bins of the next octave are twice as wide
+      const double down = (in_octave == 0) & (std::int32_t(k) != 0) ? 4.0 / 3 : 1.0;
+      const double from_centre = rest * (rest > 0 ? up : down);
+      const std::int32_t step = from_centre > 0 ? 1 : -1, far = std::int32_t(k);
+      to.bin[j] = std::int32_t(half) + (x < 0 ? -1 - far : far);
+      to.next[j] = to.bin[j] + (x < 0 ? -step : step);
+      to.away[j] = std::abs(from_centre);
+    }
   }
 };
 
@@ -157,8 +185,8 @@ template <bool WEIGHTED, class T> INLINE double density_row(Row<T> row, double r
       value += row.template weigh<WEIGHTED>(begin + j, at.level[k] + d * (at.tilt[k] + first) / 2);
       row.g[begin + j] = T(first * rate);
     }
-    for (Index j = (row.stride - begin % row.stride) % row.stride; j < n; j += row.stride)
-      row.slope[(begin + j) / row.stride] = T(at.bend[where[j]] * rate * rate);
+    if (row.slope)
+      for (Index j = 0; j < n; ++j) row.slope[begin + j] = T(at.bend[where[j]] * rate * rate);
   }
   return value;
 }
@@ -166,84 +194,132 @@ template <bool WEIGHTED, class T> INLINE double density_row(Row<T> row, double r
 template <bool WEIGHTED, class T>
 INLINE void histogram_row(Row<T> row, double rate, Bins bins, const std::int8_t* part, Index part_size,
                           double* counts) {
-  for (Index j = 0; j < row.b; ++j)
-    counts[part[j] * part_size + bins.find(double(row.z[j]) * rate)] += row.template weigh<WEIGHTED>(j, 1.0);
+  Places at;
+  for (Index begin = 0; begin < row.b; begin += Places::MOST) {
+    const Index n = std::min(Places::MOST, row.b - begin);
+    bins.place(row.z + begin, n, rate, at);
+    for (Index j = 0; j < n; ++j) {
+      double* to = counts + part[begin + j] * part_size;
+      to[at.bin[j]] += row.template weigh<WEIGHTED>(begin + j, 1 - at.away[j]);
+      to[at.next[j]] += row.template weigh<WEIGHTED>(begin + j, at.away[j]);
+    }
+  }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Expectation-maximisation of mixture weights, for N codes and 8 bins at a time; B is a multiple of 8
+// Expectation-maximisation of mixture weights, for N codes and 8 bins at a time
 
 typedef double Vector8 __attribute__((vector_size(64)));
 
 INLINE void load(Vector8& to, const double* from) { std::memcpy(&to, from, sizeof(Vector8)); }
 
+INLINE void store(double* to, const Vector8& from) { std::memcpy(to, &from, sizeof(Vector8)); }
+
+INLINE double add_lanes(const Vector8& vector) {
+  double sum = 0;
+  for (Index l = 0; l < 8; ++l) sum += vector[l];
+  return sum;
+}
+
 constexpr Index LANES = 8;
 constexpr Index CODES = 4;
+constexpr double NEGLIGIBLE = 1e-60;  // density of a component in a bin, where the widest has 1e-14 or more
+constexpr double LEAST = 1e-290;      // keeps ratios finite where weights have vanished
 
-constexpr double NEGLIGIBLE = 1e-280;
+template <Index N> struct Mixtures {  // of N codes, over the bins in which one of them has counts
+  Index K, B = 0, groups;             // components, bins, groups of 8 bins
+  std::vector<double> q;              // (K, groups, 8) densities of components
+  std::vector<double> counts, ratio;  // (groups, N, 8)
+  std::vector<Index> first, last;     // groups in which each component does not vanish
+  double totals[N] = {};
 
-struct Components {  // of which the density does not vanish, for each group of 8 bins
-  std::vector<Index> index, begin;
+  Mixtures(const double* all_counts, const double* all_q, Index K, Index n_bins) : K(K), first(K), last(K) {
+    std::vector<Index> used;
+    for (Index b = 0; b < n_bins; ++b) {
+      double size = 0;
+      for (Index c = 0; c < N; ++c) size += all_counts[c * n_bins + b];
+      if (size > 0) used.push_back(b);
+    }
+    B = Index(used.size());
+    groups = (B + LANES - 1) / LANES;
+    q.assign(K * LANES * groups, 1.0);  // bins without counts at the end
+    counts.resize(groups * N * LANES);
+    ratio.resize(groups * N * LANES);
+    for (Index b = 0; b < B; ++b)
+      for (Index c = 0; c < N; ++c) {
+        const double count = all_counts[c * n_bins + used[b]];
+        counts[(b / LANES * N + c) * LANES + b % LANES] = count;
+        totals[c] += count;
+      }
+    for (Index k = 0; k < K; ++k) {
+      double* row = &q[k * LANES * groups];
+      Index begin = B, end = 0;
+      for (Index b = 0; b < B; ++b) {
+        row[b] = all_q[k * n_bins + used[b]];
+        if (row[b] > NEGLIGIBLE) {
+          begin = std::min(begin, b);
+          end = b + 1;
+        }
+      }
+      first[k] = std::min(begin, end) / LANES;
+      last[k] = (end + LANES - 1) / LANES;
+    }
+  }
 
-  Components(const double* q, Index K, Index B) : begin{0} {
-    for (Index b = 0; b < B; b += LANES) {
+  INLINE void divide_counts(const double* weights) {  // by the density of the mixture
+    for (Index g = 0; g < groups; ++g) {
+      Vector8 row, count, density[N];
+      for (Index c = 0; c < N; ++c) density[c] = Vector8{} + LEAST;
+      for (Index k = 0; k < K; ++k) {
+        if (g < first[k] || g >= last[k]) continue;
+        load(row, &q[(k * groups + g) * LANES]);
+        for (Index c = 0; c < N; ++c) density[c] += weights[k * N + c] * row;
+      }
+      for (Index c = 0; c < N; ++c) {
+        load(count, &counts[(g * N + c) * LANES]);
+        store(&ratio[(g * N + c) * LANES], count / density[c]);
+      }
+    }
+  }
+
+  INLINE void sum_shares(double* shares) const {  // of the codes that belong to each component, over its weight
+    for (Index k = 0; k < K; ++k) {
+      Vector8 row, part, sums[N] = {};
+      for (Index g = first[k]; g < last[k]; ++g) {
+        load(row, &q[(k * groups + g) * LANES]);
+        for (Index c = 0; c < N; ++c) {
+          load(part, &ratio[(g * N + c) * LANES]);
+          sums[c] += part * row;
+        }
+      }
+      for (Index c = 0; c < N; ++c) shares[k * N + c] = add_lanes(sums[c]) / totals[c];
+    }
+  }
+
+  INLINE void fit(double* weights, double* shares, Index rounds) {
+    for (Index round = 0; round < rounds; ++round) {
+      divide_counts(weights);
+      sum_shares(shares);
+      double sums[N] = {};
+      for (Index i = 0; i < K * N; ++i) {
+        const double root = std::sqrt(shares[i]);
+        weights[i] *= shares[i] * root * std::sqrt(root);  // the power 1.75
+      }
       for (Index k = 0; k < K; ++k)
-        if (*std::max_element(q + k * B + b, q + k * B + b + LANES) > NEGLIGIBLE) index.push_back(k);
-      begin.push_back(Index(index.size()));
+        for (Index c = 0; c < N; ++c) sums[c] += weights[k * N + c];
+      for (Index k = 0; k < K; ++k)
+        for (Index c = 0; c < N; ++c) weights[k * N + c] /= sums[c];
     }
   }
 };
 
-template <Index N>
-INLINE void em_codes(double* weights, const double* counts, const double* q, const Components& components, Index K,
-                     Index B, Index rounds, Vector8* sums) {
-  double totals[N] = {};
-  std::vector<Index> used;  // groups of bins that are not empty
-  for (Index b = 0; b < B; b += LANES) {
-    double size = 0;
-    for (Index c = 0; c < N; ++c)
-      for (Index l = 0; l < LANES; ++l) {
-        totals[c] += counts[c * B + b + l];
-        size += counts[c * B + b + l];
-      }
-    if (size > 0) used.push_back(b);
-  }
-  for (Index round = 0; round < rounds; ++round) {
-    for (Index i = 0; i < N * K; ++i) sums[i] = Vector8{};
-    for (const Index b : used) {
-      const Index* first = components.index.data() + components.begin[b / LANES];
-      const Index* last = components.index.data() + components.begin[b / LANES + 1];
-      Vector8 row, count, ratio[N] = {};
-      for (const Index* k = first; k < last; ++k) {
-        load(row, q + *k * B + b);
-        for (Index c = 0; c < N; ++c) ratio[c] += weights[*k * N + c] * row;
-      }
-      for (Index c = 0; c < N; ++c) {
-        load(count, counts + c * B + b);
-        ratio[c] = count / ratio[c];
-      }
-      for (const Index* k = first; k < last; ++k) {
-        load(row, q + *k * B + b);
-        for (Index c = 0; c < N; ++c) sums[*k * N + c] += ratio[c] * row;
-      }
-    }
-    for (Index k = 0; k < K; ++k)
-      for (Index c = 0; c < N; ++c) {
-        double sum = 0;
-        for (Index l = 0; l < LANES; ++l) sum += sums[k * N + c][l];
-        weights[k * N + c] *= sum / totals[c];
-      }
-  }
-}
-
 // Weights are (K, N) for each group of N codes, so that they can be read in order.
 WIDEST void em_all(double* weights, const double* counts, const double* q, Index m, Index K, Index B, Index rounds) {
-  std::unique_ptr<Vector8[]> sums(new Vector8[CODES * K]);
-  const Components components(q, K, B);
+  std::vector<double> shares(CODES * K);
   Index i = 0;
   for (; i + CODES <= m; i += CODES)
-    em_codes<CODES>(weights + i * K, counts + i * B, q, components, K, B, rounds, sums.get());
-  for (; i < m; ++i) em_codes<1>(weights + i * K, counts + i * B, q, components, K, B, rounds, sums.get());
+    Mixtures<CODES>(counts + i * B, q, K, B).fit(weights + i * K, shares.data(), rounds);
+  for (; i < m; ++i) Mixtures<1>(counts + i * B, q, K, B).fit(weights + i * K, shares.data(), rounds);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -288,6 +364,7 @@ FUNCTIONS(double)
 // Python
 
 template <class T> using Matrix = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+template <class T> using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T> using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T> using Cube = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Weights = std::optional<Vector<const double>>;
@@ -300,21 +377,17 @@ template <class T> Block<T> make_block(const Matrix<const T>& Z, const Weights& 
   require(Z.stride(1) == 1 || Z.shape(1) <= 1, "rows of codes are not contiguous");
   require(!weights || weights->shape(0) == Z.shape(1), "there is not one weight for each sample");
   const double* w = weights ? weights->data() : nullptr;
-  return {Z.data(), Index(Z.shape(0)), Index(Z.shape(1)), Index(Z.stride(0)), w, nullptr, nullptr, 1, 0};
+  return {Z.data(), Index(Z.shape(0)), Index(Z.shape(1)), Index(Z.stride(0)), w, nullptr, nullptr};
 }
 
 template <class T>
-Block<T> make_block(const Matrix<const T>& Z, const Weights& weights, Matrix<T>& g, Matrix<T>& slope, Index stride) {
+Block<T> make_block(const Matrix<const T>& Z, const Weights& weights, Table<T>& g, Table<T>& slope) {
   Block<T> block = make_block<T>(Z, weights);
-  const Index few = (block.b + stride - 1) / stride;
-  require(Index(g.shape(0)) == block.m && Index(g.shape(1)) == block.b && g.stride(1) == 1 && g.stride(0) == block.b,
-          "g has another shape than the codes");
-  require(Index(slope.shape(0)) == block.m && Index(slope.shape(1)) == few && slope.stride(0) == few,
-          "slope has another shape than the codes");
+  const auto fits = [&](const Table<T>& out) { return Index(out.shape(0)) == block.m && Index(out.shape(1)) == block.b; };
+  require(fits(g), "g has another shape than the codes");
+  require(fits(slope) || slope.size() == 0, "slope has another shape than the codes");
   block.g = g.data();
-  block.slope = slope.data();
-  block.stride = stride;
-  block.few = few;
+  block.slope = slope.size() ? slope.data() : nullptr;
   return block;
 }
 
@@ -323,21 +396,20 @@ void require_codes(const Vector<const double>& row, Index m) {
 }
 
 template <class T> void add_functions(nb::module_& module) {
-  module.def("smooth", [](Matrix<const T> Z, double rate, double p, Weights w, Index stride, Matrix<T> g, Matrix<T> h) {
-    const auto block = make_block<T>(Z, w, g, h, stride);
+  module.def("smooth", [](Matrix<const T> Z, double rate, double p, Weights w, Table<T> g, Table<T> h) {
+    const auto block = make_block<T>(Z, w, g, h);
     nb::gil_scoped_release release;
     return smooth_all(block, rate, p);
-  }, nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg().noconvert(),
-     nb::arg().noconvert());
+  }, nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().noconvert(), nb::arg().noconvert());
   module.def("power", [](Matrix<const T> Z, Vector<const double> rates, double p, Vector<const double> linear,
-                         Vector<const double> sign, Weights w, Index stride, Matrix<T> g, Matrix<T> h) {
-    const auto block = make_block<T>(Z, w, g, h, stride);
+                         Vector<const double> sign, Weights w, Table<T> g, Table<T> h) {
+    const auto block = make_block<T>(Z, w, g, h);
     for (const auto* row : {&rates, &linear, &sign}) require_codes(*row, block.m);
     nb::gil_scoped_release release;
     return power_all(block, rates.data(), p, linear.data(), sign.data());
-  }, nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(),
+  }, nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
      nb::arg().noconvert(), nb::arg().noconvert());
-  module.def("moments", [](Matrix<const T> Z, Vector<const double> rates, double p, Weights w, Matrix<double> sums) {
+  module.def("moments", [](Matrix<const T> Z, Vector<const double> rates, double p, Weights w, Table<double> sums) {
     const auto block = make_block<T>(Z, w);
     require_codes(rates, block.m);
     require(sums.shape(0) == 2 && Index(sums.shape(1)) == block.m, "sums have another shape");
@@ -345,14 +417,14 @@ template <class T> void add_functions(nb::module_& module) {
     moments_all(block, rates.data(), p, sums.data());
   }, nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().noconvert());
   module.def("density", [](Matrix<const T> Z, Vector<const double> rates, double unit_rate, Vector<const double> centres,
-                           Cube<const double> tables, Weights w, Index stride, Matrix<T> g, Matrix<T> h) {
-    const auto block = make_block<T>(Z, w, g, h, stride);
+                           Cube<const double> tables, Weights w, Table<T> g, Table<T> h) {
+    const auto block = make_block<T>(Z, w, g, h);
     require_codes(rates, block.m);
     require(tables.shape(0) == 3 && Index(tables.shape(1)) == block.m && tables.shape(2) == centres.shape(0),
             "tables have another shape");
     nb::gil_scoped_release release;
     return density_all(block, rates.data(), Bins{unit_rate, Index(centres.shape(0) / 2)}, centres.data(), tables.data());
-  }, nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(),
+  }, nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
      nb::arg().noconvert(), nb::arg().noconvert());
   module.def("histogram", [](Matrix<const T> Z, Vector<const double> rates, double unit_rate,
                              Vector<const std::int8_t> part, Weights w, Cube<double> counts) {
@@ -377,7 +449,6 @@ NB_MODULE(_kernels, module) {
     const Index m = weights.shape(0), K = weights.shape(1), B = q.shape(1);
     require(Index(counts.shape(0)) == m && Index(counts.shape(1)) == B && Index(q.shape(0)) == K,
             "weights, counts and densities do not fit");
-    require(B % LANES == 0, "the number of bins is not a multiple of 8");
     nb::gil_scoped_release release;
     std::vector<double> grouped(m * K);  // codes of a group are neighbours
     const auto place = [=](Index i, Index k) {

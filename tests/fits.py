@@ -6,6 +6,8 @@ import numpy as np
 
 from elldict.fit import Options, fit
 from elldict.samples.arrays import ArraySamples
+from elldict.samples.subsample import Subset
+from elldict.solver.kernels import find_bins
 
 DENSITY, NOISE = 0.3, 0.1
 DRAW = {
@@ -24,6 +26,26 @@ def draw_atoms(n, seed=5):
 
 def draw(law, r, n, seed=0):
     return DRAW[law](np.random.default_rng(seed), (r, n))
+
+
+def make_subset(X, weights=None, some=slice(None)):
+    """Take samples as white ones; every other one is in the second half, and `some` are for second derivatives."""
+    half = (np.arange(len(X)) % 2).astype(np.int8)
+    each = np.ones(len(X)) if weights is None else weights
+    moments = (X * each[:, None]).T @ X / np.sum(each)
+    few = ArraySamples(X[some], weights=None if weights is None else weights[some])
+    return Subset(ArraySamples(X, weights=weights), few, None, half, np.sum(X * X, axis=1), moments)
+
+
+def encode(Z, weights=None, some=slice(None)):
+    """Take samples as their own codes."""
+    return make_subset(Z, weights, some).encode(np.eye(Z.shape[1]))
+
+
+def share(function, grid, x):
+    """Evaluate a function of standardised codes where they are counted: in parts, at the centres of two bins."""
+    bins, others, away = find_bins(x, grid.unit, len(grid.centres))
+    return (1 - away) * function(grid.centres[bins]) + away * function(grid.centres[others])
 
 
 def run(X, observers=(), n_threads=1, **options):

@@ -10,10 +10,11 @@ from elldict.errors.splits import (
     BLOCKS,
     MANY,
     MIN_PER_COMPONENT,
-    assign_parts,
     convert_difference,
     estimate_errors,
+    list_splits,
     match,
+    share_samples,
 )
 from elldict.fit import Options, fit
 from elldict.samples.arrays import ArraySamples
@@ -33,6 +34,30 @@ def rotate_first(n, angle):
     return R
 
 
+def number(r):
+    """Samples that are their own numbers."""
+    return ArraySamples(np.arange(float(r))[:, None])
+
+
+def find_numbers(part):
+    """Numbers of the samples of a part."""
+    return part.take(np.arange(part.shape[0]))[:, 0].astype(int)
+
+
+def estimate(columns, r, fit_columns, groups=None):
+    """Estimate errors with a function of the numbers of samples."""
+    splits = list_splits(r, columns.shape[1], number(r), groups)
+    return estimate_errors(columns, splits, lambda part: fit_columns(find_numbers(part)))
+
+
+def assign(r, n_blocks, n_parts, groups=None):
+    """Number the part of each sample."""
+    shares = np.array(share_samples(number(r), n_blocks, n_parts, groups))
+    np.testing.assert_array_equal(np.sort(shares, axis=0)[:-1], 0)
+    np.testing.assert_allclose(shares.sum(axis=0), 1, atol=1e-9)
+    return np.argmax(shares, axis=0)
+
+
 def count_samples(m, n_parts):
     """Number of samples with m codes each that are cut into this many parts."""
     return math.ceil(MANY / m) if n_parts == 2 else 600
@@ -41,9 +66,7 @@ def count_samples(m, n_parts):
 @pytest.mark.parametrize("angle", [0.0, 0.1, 0.5])
 @pytest.mark.parametrize("n", [3, 20])
 def test_estimate_errors_of_halves_that_differ_is_d_over_4_minus_3_d(n, angle):
-    errors = estimate_errors(
-        np.eye(n), count_samples(n, 2), lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle)
-    )
+    errors = estimate(np.eye(n), count_samples(n, 2), lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle))
     d = 1 - math.cos(angle) ** 4
     np.testing.assert_allclose(errors[:2], d / (4 - 3 * d), atol=1e-14)
     np.testing.assert_array_equal(errors[2:], 0)
@@ -53,7 +76,7 @@ def test_estimate_errors_of_halves_that_differ_is_d_over_4_minus_3_d(n, angle):
 @pytest.mark.parametrize("n", [3, 20])
 def test_estimate_errors_of_thirds_takes_the_mean_of_three_differences(n, angle):
     # one of three fits is off: two of three differences are d, and a difference is 3/2 of the error of all samples
-    errors = estimate_errors(np.eye(n), 600, lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle))
+    errors = estimate(np.eye(n), 600, lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle))
     d = 2 / 3 * (1 - math.cos(angle) ** 4)
     np.testing.assert_allclose(errors[:2], d / (1.5 - 0.5 * d), atol=1e-14)
 
@@ -62,7 +85,7 @@ def test_estimate_errors_of_thirds_takes_the_mean_of_three_differences(n, angle)
 @pytest.mark.parametrize("n", [3, 20])
 def test_estimate_errors_fits_all_samples_but_those_of_one_part(n, n_parts):
     r, seen = count_samples(n, n_parts), []
-    estimate_errors(np.eye(n), r, lambda index: seen.append(index) or np.eye(n))
+    estimate(np.eye(n), r, lambda index: seen.append(index) or np.eye(n))
     # few components and few samples: two splits
     assert len(seen) == n_parts * (2 if (n, n_parts) == (3, 3) else 1)
     for first in range(0, len(seen), n_parts):
@@ -75,7 +98,7 @@ def test_estimate_errors_fits_all_samples_but_those_of_one_part(n, n_parts):
 def test_estimate_errors_of_fits_without_anything_in_common_is_one(n_parts):
     r, blocks = count_samples(2, n_parts), [np.eye(6)[:, 2 * k : 2 * k + 2] for k in range(3)]
     calls = iter(range(100))
-    errors = estimate_errors(blocks[0], r, lambda index: blocks[next(calls) % n_parts])
+    errors = estimate(blocks[0], r, lambda index: blocks[next(calls) % n_parts])
     np.testing.assert_array_equal(errors, 1)
 
 
@@ -87,7 +110,7 @@ def test_estimate_errors_of_averages_has_the_mean_of_their_true_error(n_parts):
     stated = []
     for seed in range(n_draws):
         noise = np.random.default_rng(seed).standard_normal(r)
-        stated.append(estimate_errors(np.eye(n), r, lambda index, noise=noise: rotate_first(n, noise[index].mean()))[0])
+        stated.append(estimate(np.eye(n), r, lambda index, noise=noise: rotate_first(n, noise[index].mean()))[0])
     # chi-squares of one degree of freedom for halves, of two for two splits in thirds: a relative error of sqrt(2 / 60)
     # and sqrt(1 / 300); the means of the formula and of 1 - cos^4 differ by a share of 1 / r
     chance = math.sqrt(2 / n_draws) if n_parts == 2 else math.sqrt(1 / n_draws)
@@ -113,10 +136,10 @@ def test_estimate_errors_does_not_depend_on_order_sign_and_scale_of_columns():
         return (near * rng.choice([-1, 1], 13) * rng.uniform(0.1, 10, 13))[:, order]
 
     shuffled = False
-    plain = estimate_errors(columns, 999, fit_columns)
+    plain = estimate(columns, 999, fit_columns)
     shuffled = True
-    np.testing.assert_allclose(estimate_errors(columns, 999, fit_columns), plain, rtol=1e-9)
-    np.testing.assert_allclose(estimate_errors(columns * 7, 999, fit_columns), plain, rtol=1e-9)
+    np.testing.assert_allclose(estimate(columns, 999, fit_columns), plain, rtol=1e-9)
+    np.testing.assert_allclose(estimate(columns * 7, 999, fit_columns), plain, rtol=1e-9)
     assert np.all(plain > 0)
 
 
@@ -124,35 +147,35 @@ def test_estimate_errors_does_not_depend_on_order_sign_and_scale_of_columns():
 def test_estimate_errors_with_too_few_samples_is_none(n_samples, enough):
     # two thirds of the samples have to be two for each of five components
     assert MIN_PER_COMPONENT == 2
-    errors = estimate_errors(np.eye(5), n_samples, lambda index: np.eye(5))
+    errors = estimate(np.eye(5), n_samples, lambda index: np.eye(5))
     assert (errors is not None) == enough
 
 
 @pytest.mark.parametrize("n_parts", [2, 3])
-def test_assign_parts_alternates_between_blocks_of_consecutive_samples(n_parts):
-    part = assign_parts(50 * BLOCKS, BLOCKS, n_parts)
+def test_share_samples_alternates_between_blocks_of_consecutive_samples(n_parts):
+    part = assign(50 * BLOCKS, BLOCKS, n_parts)
     np.testing.assert_array_equal(part, np.repeat(np.arange(BLOCKS) % n_parts, 50))
     np.testing.assert_array_equal(np.bincount(part), np.full(n_parts, 50 * BLOCKS // n_parts))
 
 
 @pytest.mark.parametrize("n_samples", [3, 40, 41, 85, 1001])
 @pytest.mark.parametrize("n_parts", [2, 3])
-def test_assign_parts_of_any_number_of_samples_are_of_almost_equal_size(n_samples, n_parts):
-    sizes = np.bincount(assign_parts(n_samples, BLOCKS, n_parts), minlength=n_parts)
+def test_share_samples_of_any_number_of_samples_are_of_almost_equal_size(n_samples, n_parts):
+    sizes = np.bincount(assign(n_samples, BLOCKS, n_parts), minlength=n_parts)
     assert np.min(sizes) > 0
     # all parts have the same number of blocks, or one less; each block of a part may have one sample less
     assert np.max(sizes) - np.min(sizes) <= BLOCKS // n_parts
 
 
 @pytest.mark.parametrize("groups", [[3, 1, 3, 2, 2, 1, 4], ["c", "a", "c", "b", "b", "a", "d"]])
-def test_assign_parts_of_groups_keeps_them_whole_and_takes_turns_in_the_order_of_labels(groups):
-    np.testing.assert_array_equal(assign_parts(7, BLOCKS, 2, np.array(groups)), [0, 0, 0, 1, 1, 0, 1])
-    np.testing.assert_array_equal(assign_parts(7, BLOCKS, 3, np.array(groups)), [2, 0, 2, 1, 1, 0, 0])
+def test_share_samples_of_groups_keeps_them_whole_and_takes_turns_in_the_order_of_labels(groups):
+    np.testing.assert_array_equal(assign(7, BLOCKS, 2, np.array(groups)), [0, 0, 0, 1, 1, 0, 1])
+    np.testing.assert_array_equal(assign(7, BLOCKS, 3, np.array(groups)), [2, 0, 2, 1, 1, 0, 0])
 
 
 def test_estimate_errors_passes_groups_on():
     groups, seen = np.arange(60) % 3, set()
-    estimate_errors(np.eye(3), 60, lambda index: seen.add(frozenset(groups[index])) or np.eye(3), groups)
+    estimate(np.eye(3), 60, lambda index: seen.add(frozenset(groups[index])) or np.eye(3), groups)
     assert seen == {frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
 
 

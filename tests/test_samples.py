@@ -1,16 +1,16 @@
-"""Samples in memory: sums over blocks, statistics of a first pass, whitening, subsamples."""
+"""Samples in memory: sums over blocks, statistics of a first pass, whitening, subsamples, weights."""
 
 import threading
 
 import numpy as np
 import pytest
 
-from elldict.samples.arrays import ArraySamples
-from elldict.samples.base import BLOCK_NUMBERS, cut_blocks, map_in_order, sum_along_tree
+from elldict.samples.arrays import ArraySamples, SelectedSamples, scale_weights
+from elldict.samples.base import BLOCK_NUMBERS, MappedSamples, cut_blocks, map_in_order, sum_along_tree, weigh
 from elldict.samples.order import find_order
-from elldict.samples.statistics import compute_statistics
-from elldict.samples.subsample import compute_second_moments, gather, is_white, map_blocks
-from elldict.samples.whitening import WhitenedSamples, make_whitening
+from elldict.samples.statistics import compute_statistics, count_samples
+from elldict.samples.subsample import compute_second_moments, gather, is_white, store
+from elldict.samples.whitening import make_whitening, whiten_samples
 
 N_ROWS, N_FEATURES = 150_000, 5  # three blocks
 
@@ -119,14 +119,16 @@ def test_array_samples_sum_with_more_threads_gives_the_same_bits(X, n_threads):
         np.testing.assert_array_equal(
             getattr(compute_statistics(one), name), getattr(compute_statistics(many), name), err_msg=name
         )
-    np.testing.assert_array_equal(map_blocks(many, np.cos, N_FEATURES).X, np.cos(X))
+    doubled = [store(MappedSamples(each, lambda rows, where: 2 * rows, N_FEATURES, None)).X for each in (one, many)]
+    np.testing.assert_array_equal(doubled, [2 * X, 2 * X])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.uint8, np.bool_])
-def test_array_samples_of_any_real_type_are_seen_in_double_precision(dtype):
+def test_array_samples_are_seen_in_double_precision_unless_they_are_single(dtype):
     X = np.random.default_rng(0).integers(0, 2, (50, 3)).astype(dtype)
     samples = ArraySamples(X)
-    assert samples.take(np.arange(2)).dtype == np.float64
+    assert samples.dtype == samples.take(np.arange(2)).dtype == (np.float32 if dtype == np.float32 else np.float64)
+    samples.sum(lambda rows, start: 0 if rows.dtype == samples.dtype else pytest.fail("rows have another type"))
     np.testing.assert_array_equal(samples.sum(lambda rows, start: rows.T @ rows), X.astype(float).T @ X.astype(float))
 
 
@@ -140,13 +142,53 @@ def test_array_samples_of_other_libraries_are_those_of_numpy(library, dtype):
     index = np.array([5, 0, 999])
     np.testing.assert_array_equal(theirs.take(index), ours.take(index))
     np.testing.assert_array_equal(compute_second_moments(theirs), compute_second_moments(ours))
-    assert theirs.take(index).dtype == np.float64
+    assert theirs.dtype == theirs.take(index).dtype == ("float32" if dtype == "float32" else "float64")
 
 
 def test_array_samples_of_torch_in_bfloat16_that_require_grad_are_read():
     torch = pytest.importorskip("torch")
     rows = torch.asarray([[1.0, 2.0], [0.5, -3.0]]).bfloat16().requires_grad_()
     np.testing.assert_array_equal(ArraySamples(rows).take(np.arange(2)), [[1.0, 2.0], [0.5, -3.0]])
+
+
+def test_store_keeps_numbers_precision_weights_and_threads(X):
+    weights = np.arange(float(N_ROWS))
+    for dtype in (np.float32, np.float64):
+        mapped = MappedSamples(ArraySamples(X.astype(dtype), 2), lambda rows, where: rows[:, 1:3], 2, weights)
+        stored = store(mapped)
+        np.testing.assert_array_equal(stored.X, X[:, 1:3].astype(dtype))
+        assert stored.dtype == stored.X.dtype == dtype
+        assert stored.X.flags.f_contiguous
+        assert stored.weights is weights
+        assert stored.n_threads == 2
+
+
+def test_mapped_samples_show_the_positions_of_their_rows(X):
+    number = np.arange(N_ROWS)
+
+    def write(rows, where):
+        return np.c_[rows[:, 0], number[where]]
+
+    mapped = MappedSamples(ArraySamples(X), write, 2, None)
+    assert mapped.shape == (N_ROWS, 2)
+    np.testing.assert_array_equal(store(mapped).X, np.c_[X[:, 0], number])
+    index = np.array([7, 140_000, 3])
+    np.testing.assert_array_equal(mapped.take(index), np.c_[X[index, 0], index])
+
+
+def test_selected_samples_are_those_of_their_index(X):
+    index = np.random.default_rng(0).permutation(N_ROWS)[:120_000]  # more than two blocks
+    weights = np.arange(120_000.0)
+    for n_threads in (1, 2):
+        selected = SelectedSamples(ArraySamples(X, n_threads), index, weights)
+        assert selected.shape == (120_000, N_FEATURES)
+        assert selected.n_threads == n_threads
+        assert selected.dtype == np.float64
+        np.testing.assert_array_equal(store(selected).X, X[index])
+        np.testing.assert_array_equal(selected.take(np.array([5, 0])), X[index[[5, 0]]])
+        again = SelectedSamples(selected, np.array([1, 119_999]))
+        np.testing.assert_array_equal(again.take(np.arange(2)), X[index[[1, 119_999]]])
+        assert again.weights is None
 
 
 # --- statistics -------------------------------------------------------------------------------------------------------
@@ -211,7 +253,7 @@ def test_compute_statistics_of_zeros_is_refused():
 def whiten(X, **options):
     options = {"center": True, "whiten": True, **options}
     whitening = make_whitening(compute_statistics(ArraySamples(X)), **options)
-    return whitening, WhitenedSamples(ArraySamples(X), whitening)
+    return whitening, whiten_samples(ArraySamples(X), whitening)
 
 
 def check_pseudo_inverse(whitening):
@@ -288,8 +330,10 @@ def test_make_whitening_without_whitening_only_scales(center):
     X = make_mixed(1000, 5, condition=100) * 1e3
     whitening, white = whiten(X, whiten=False, center=center)
     assert not whitening.is_white
-    unit = 1 / whitening.to_white[0, 0]
-    np.testing.assert_array_equal(whitening.to_white, np.eye(5) / unit)
+    assert whitening.is_scaling
+    unit = whitening.unit
+    # one rounding for the unit, one for the quotient
+    np.testing.assert_allclose(whitening.to_white, np.eye(5) / unit, rtol=2.3e-16)
     Y = white.take(np.arange(1000))
     np.testing.assert_allclose(np.mean(Y**2), 1, rtol=1e-12)
     np.testing.assert_allclose(Y * unit, X - X.mean(axis=0) * center, atol=1e-9)
@@ -302,6 +346,20 @@ def test_make_whitening_without_whitening_of_few_directions_has_an_orthonormal_s
     np.testing.assert_allclose(span @ span.T, np.eye(3), atol=1e-13)
     np.testing.assert_allclose(X @ span.T @ span, X, atol=1e-12)
     np.testing.assert_allclose(np.mean(white.take(np.arange(400)) ** 2), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("whitened", [True, False])
+def test_make_whitening_of_standardised_features_does_not_depend_on_their_units(whitened):
+    X, units = make_mixed(500, 4, condition=10), np.array([1e-3, 1.0, 30.0, 1e5])
+    one, other = (whiten(each, whiten=whitened, standardize=True) for each in (X, X * units))
+    index = np.arange(500)
+    # variances are rounded to 1e-16 of the largest, ten times that of the smallest; signs of directions are arbitrary
+    np.testing.assert_allclose(np.abs(one[1].take(index)), np.abs(other[1].take(index)), atol=1e-11)
+    np.testing.assert_allclose(other[1].take(index) @ other[0].from_white.T + other[0].mean, X * units, rtol=1e-9)
+    np.testing.assert_allclose(np.mean(one[1].take(index) ** 2), 1, rtol=1e-12)
+    if not whitened:
+        np.testing.assert_allclose(one[1].take(index), (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-11)
+        assert not one[0].is_scaling
 
 
 def test_whitening_makes_rows_and_columns_that_are_inverse_to_each_other():
@@ -325,23 +383,78 @@ def test_is_white_tells_samples_whitened_by_their_own_moments_from_white_ones():
     assert not is_white(compute_second_moments(ArraySamples(X)), r)  # off by 1 / sqrt(r)
 
 
-def test_gather_encodes_samples_with_the_standard_deviation_of_their_codes():
-    X = make_mixed(300, 3, condition=10)
-    subset = gather(ArraySamples(X), order := find_order(ArraySamples(X)))
-    A = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0][:2]
-    codes = subset.encode(A)
-    Z = X[order.index] @ A.T
-    np.testing.assert_allclose(codes.samples.X, Z, atol=1e-13)
-    np.testing.assert_allclose(codes.std, np.sqrt(np.mean(Z**2, axis=0)), rtol=1e-12)
-    np.testing.assert_array_equal(codes.half, np.arange(300) % 2)
-    total = codes.sum(lambda rows, half: rows[half == 1].sum(axis=0))
-    np.testing.assert_allclose(total, Z[1::2].sum(axis=0), atol=1e-11)
-
-
 def test_samples_are_never_written_to(X):
     Y = X[:2000]  # not writeable
     before = Y.copy()
-    _, white = whiten(Y)
+    whitening, white = whiten(Y)
     white.sum(lambda rows, start: np.sum(np.multiply(rows, 2, out=rows)))  # a visit may use its rows as it likes
-    gather(ArraySamples(Y), find_order(ArraySamples(Y))).encode(np.eye(N_FEATURES))
+    gather(ArraySamples(Y), whitening, find_order(ArraySamples(Y)), np.eye(N_FEATURES)).encode(np.eye(N_FEATURES))
     np.testing.assert_array_equal(Y, before)
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+def draw_weighted(seed=0):
+    """Samples with whole weights, some of which are zero, and copies of them."""
+    X = make_mixed(500, 4, condition=10, seed=seed)
+    w = np.random.default_rng(seed + 1).integers(0, 4, 500)
+    return ArraySamples(X, weights=w.astype(float)), ArraySamples(np.repeat(X, w, axis=0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weigh_multiplies_the_rows_of_a_block_with_their_weights_in_the_precision_of_rows(dtype):
+    rows, weights = np.ones((3, 2), dtype=dtype), np.arange(10.0)
+    assert weigh(rows, None, 5) is rows
+    weighted = weigh(rows, weights, 5)
+    np.testing.assert_array_equal(weighted, [[5, 5], [6, 6], [7, 7]])
+    assert weighted.dtype == dtype
+
+
+def test_compute_statistics_of_weighted_samples_are_those_of_copies():
+    weighted, copies = draw_weighted()
+    one, other = compute_statistics(weighted), compute_statistics(copies)
+    assert one.n_samples == other.n_samples == count_samples(weighted) == copies.shape[0]
+    # sums of 750 numbers below one, relative to another offset: the first sample may have a weight of zero
+    np.testing.assert_allclose(one.mean * one.largest, other.mean * other.largest, atol=1e-13)
+    np.testing.assert_allclose(one.covariance * one.largest**2, other.covariance * other.largest**2, atol=1e-13)
+
+
+def test_compute_statistics_of_scaled_weights_are_the_same():
+    weighted, _ = draw_weighted()
+    one, other = (compute_statistics(ArraySamples(weighted.X, weights=c * weighted.weights)) for c in (1.0, 0.01))
+    np.testing.assert_allclose(other.n_samples, 0.01 * one.n_samples, rtol=1e-14)
+    np.testing.assert_allclose(other.covariance, one.covariance, rtol=1e-11)
+    np.testing.assert_allclose(other.mean, one.mean, rtol=1e-11)
+
+
+@pytest.mark.parametrize("block", [100, BLOCK_NUMBERS])
+def test_compute_second_moments_of_weighted_samples_are_those_of_copies(monkeypatch, block):
+    monkeypatch.setattr("elldict.samples.base.BLOCK_NUMBERS", block)  # 25 rows, but 64 at least, or all
+    weighted, copies = draw_weighted()
+    np.testing.assert_allclose(compute_second_moments(weighted), compute_second_moments(copies), atol=1e-13)
+    # of samples multiplied by factors, which every copy has
+    scale = np.random.default_rng(3).uniform(1, 2, 500)
+    np.testing.assert_allclose(
+        compute_second_moments(weighted, scale),
+        compute_second_moments(copies, np.repeat(scale, weighted.weights.astype(int))),
+        atol=1e-13,
+    )
+
+
+def test_scale_weights_leaves_whole_numbers_of_copies():
+    weights = np.array([0.0, 1.0, 5.0, 2.0])
+    assert scale_weights(weights) is weights
+
+
+@pytest.mark.parametrize("factor", [1e-300, 0.1, 1e3])
+def test_scale_weights_that_are_not_whole_sum_to_the_effective_sample_size(factor):
+    weights = np.random.default_rng(0).exponential(size=200)
+    scaled = scale_weights(factor * weights)
+    # Kish: the number of equally weighted samples whose mean has the same variance
+    np.testing.assert_allclose(np.sum(scaled), np.sum(weights) ** 2 / np.sum(weights**2), rtol=1e-13)
+    np.testing.assert_allclose(scaled / scaled[0], weights / weights[0], rtol=1e-13)
+
+
+def test_scale_weights_that_are_all_equal_are_one():
+    np.testing.assert_array_equal(scale_weights(np.full(7, 0.3)), np.ones(7))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,14 @@ from numpy.typing import NDArray
 from elldict.errors.exact import find_exact
 from elldict.errors.splits import estimate_errors, list_splits
 from elldict.result import Result, order_and_sign
-from elldict.samples.arrays import SelectedSamples, scale_weights
-from elldict.samples.base import STORED_BYTES, Array, MappedSamples, Samples, weigh
+from elldict.samples.arrays import ArraySamples, SelectedSamples, scale_weights
+from elldict.samples.base import STORED_BYTES, Array, Index, Samples, Weights, weigh
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Mask, Order, find_order
 from elldict.samples.statistics import EqualSamplesError, Statistics, compute_statistics
 from elldict.samples.subsample import Codes, Subset, choose_strides, gather, is_white, store
 from elldict.samples.whitening import Whitening, make_whitening, whiten_samples
-from elldict.solver.climb import Observer, PowerAscent, Reason, State, climb
+from elldict.solver.climb import NO_JOURNAL, Journal, Observer, PowerAscent, Reason, State, climb
 from elldict.solver.density import Density
 from elldict.solver.objectives import Lp
 from elldict.solver.select import (
@@ -29,9 +30,9 @@ from elldict.solver.select import (
     are_flat,
     choose_candidate,
     choose_model,
-    is_worth_climbing,
+    cross_validate,
     list_pilots,
-    make_lp_pilot,
+    repeat_pilot,
     view,
 )
 from elldict.solver.starts import draw_start, find_start
@@ -42,7 +43,6 @@ PILOT_GROWTH, GROWTH = 8, 8  # growth factors of the sample size: for the end of
 ROUNDING = 1e-15  # error reported for an exact atom
 MIN_PER_DIRECTION = 2  # samples per direction; below, no rotation is better than another
 FEW = 32  # samples per direction; below, the likelihood may overfit atoms, and is cross-validated
-TINY = 1e-300  # keeps the standard deviation of a code that is always zero above zero
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Options:
     max_iter: int = 1000
     tol: float = 1e-6
     error_bars: bool = True
-    random_state: int | np.random.Generator = 0  # for the random start of the paper
+    random_state: int = 0  # for the random start of the paper
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,26 @@ def fit(
     options: Options,
     observers: Sequence[Observer] = (),
     groups: NDArray[Any] | None = None,
+    journal: Journal = NO_JOURNAL,
 ) -> Result:
     """Find components, estimate their errors, and check the assumptions."""
     if samples.weights is not None:
         samples, groups = drop_weightless(samples, groups)
-    estimate = find_atoms(samples, options, observers)
+    estimate = find_atoms(samples, options, observers, journal=journal)
     columns = estimate.whitening.make_mixing(estimate.state.A)
     exact = find_exact_atoms(estimate)
     errors = None
     if wants_error_bars(estimate, options, exact):
         splits = list_splits(estimate.statistics.n_samples, columns.shape[1], samples, groups)
-        errors = estimate_errors(columns, splits, lambda part: fit_columns(part, options))
+        numbers, n_parts = count(1), sum(len(split.parts) for split in splits)
+
+        def fit_part(part: Samples) -> Array:
+            number = next(numbers)
+            journal.show_part(number, n_parts)
+            other_start = replace(options, random_state=options.random_state + number)
+            return journal.once(lambda: fit_columns(part, other_start, estimate, journal))
+
+        errors = estimate_errors(columns, splits, fit_part)
     return make_result(estimate, options, exact, errors)
 
 
@@ -131,10 +140,13 @@ def drop_weightless(samples: Samples, groups: NDArray[Any] | None) -> tuple[Samp
     return kept, None if groups is None else groups[index]
 
 
-def fit_columns(part: Samples, options: Options) -> Array:
-    """Fit a part of the samples from scratch and return its mixing matrix; zeros if all its samples are equal."""
+def fit_columns(part: Samples, options: Options, like: Estimate, journal: Journal) -> Array:
+    """Fit a part of the samples and return its mixing matrix; zeros if all its samples are equal.
+
+    Everything is fitted from scratch, but the pilot and the model are those of the fit to all samples.
+    """
     try:
-        estimate = find_atoms(part, options)
+        estimate = find_atoms(part, options, like=like, journal=journal)
     except EqualSamplesError:
         return np.zeros((part.shape[1], 1))
     return estimate.whitening.make_mixing(estimate.state.A)
@@ -161,13 +173,13 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
 
 def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
     """Sort the components and collect their properties."""
-    state, whitening, r = estimate.state, estimate.whitening, estimate.statistics.n_samples
-    moments = measure_codes(estimate.white, state.A, options.p) / r
+    state, whitening, codes = estimate.state, estimate.whitening, encode_all(estimate)
+    power = measure_power(codes, options.p)
     columns, rows = whitening.make_mixing(state.A), whitening.make_unmixing(state.A)
     unit = whitening.unit  # if not whitened, atoms have unit length, and codes are in the units of X
-    order, signs = order_and_sign(moments[0] if options.p > 2 else -moments[0], columns)
+    order, signs = order_and_sign(power if options.p > 2 else -power, columns)
     is_fitted = isinstance(state.objective, Density) and state.objective.is_fitted
-    density = state.objective if is_fitted else fit_density(estimate)
+    density = state.objective if is_fitted else Density.begin(len(power)).refit(codes, choose=True)
     assert isinstance(density, Density)
     gaussian = np.zeros(len(order), dtype=bool)
     if is_fitted and estimate.order is not None and state.reason is not Reason.STOPPED:
@@ -181,11 +193,11 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         mixing=(columns / unit)[:, order] * signs,
         unmixing=(rows * unit)[order] * signs[:, None],
         mean=whitening.mean,
-        code_std=(np.sqrt(moments[1]) * unit)[order],
+        code_std=(codes.std * unit)[order],
         component_errors=errors[order],
         is_exact=bool(np.all(exact)),
         has_replicates=not np.any(np.isnan(errors)) and not np.all(exact),
-        objective=float(np.mean(moments[0])),
+        objective=float(np.mean(power)),
         density=density if estimate.model is not None else density.rescale(unit),
         normalization=None if estimate.model is None else Normalization(estimate.model.median * unit**2),
         state=state,
@@ -197,27 +209,30 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     )
 
 
-def fit_density(estimate: Estimate) -> Density:
-    """Fit densities to the codes of atoms that were found without them."""
-    A, white = estimate.state.A, estimate.white
-    codes = MappedSamples(white, lambda rows, where: rows @ A.T, len(A), white.weights)  # noqa: ARG005
-    std = np.sqrt(measure_codes(white, A, 2.0)[1] / estimate.statistics.n_samples)
-    half = np.arange(white.shape[0]) % 2
-    return Density.begin(len(A)).refit(Codes(codes, half.astype(np.int8), np.maximum(std, TINY)), choose=True)
+def encode_all(estimate: Estimate) -> Codes:
+    """Return the codes of all samples, computed when they are read; every other sample is in the second half."""
+    half: Any = np.asarray(np.arange(estimate.samples.shape[0]) % 2, dtype=np.int8)
+    none = ArraySamples(np.empty((0, len(estimate.moments))))
+    everything = Subset(estimate.samples, none, estimate.whitening, half, np.zeros(0), estimate.moments)
+    return everything.encode(estimate.state.A)
 
 
-def measure_codes(samples: Samples, A: Array, p: float) -> Array:
-    """Sum |z|^p and z^2 (2, m) over the codes of all samples."""
+def measure_power(codes: Codes, p: float) -> Array:
+    """Compute E |z|^p (m,)."""
 
-    def visit(rows: Array, start: int) -> Array:
-        size = np.abs(rows @ A.T)
-        sums = (np.sum(weigh(size**q, samples.weights, start), axis=0, dtype=np.float64) for q in (p, 2))
-        return np.stack([*sums])
+    def visit(Z: Array, half: Index, weights: Weights) -> Array:  # noqa: ARG001
+        return np.asarray(np.sum(weigh(np.abs(Z) ** p, weights, 0), axis=0, dtype=np.float64))
 
-    return samples.sum(visit)
+    return np.asarray(codes.sum(visit) / codes.n_samples)
 
 
-def find_atoms(samples: Samples, options: Options, observers: Sequence[Observer] = ()) -> Estimate:
+def find_atoms(
+    samples: Samples,
+    options: Options,
+    observers: Sequence[Observer] = (),
+    like: Estimate | None = None,
+    journal: Journal = NO_JOURNAL,
+) -> Estimate:
     """Find orthonormal atoms in coordinates in which the samples are white or have unit mean square."""
     statistics = compute_statistics(samples)
     m = options.n_components
@@ -228,11 +243,11 @@ def find_atoms(samples: Samples, options: Options, observers: Sequence[Observer]
     m = min(m or k, k)
     estimate = Estimate(State(np.eye(k)[:m], Lp(options.p)), whitening, statistics, samples)
     if options.solver == "power" or m < k:
-        return climb_lp(estimate, m, options, observers)
-    return climb_likelihood(estimate, options, observers)
+        return climb_lp(estimate, m, options, observers, journal)
+    return climb_likelihood(estimate, options, observers, like, journal)
 
 
-def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[Observer]) -> Estimate:
+def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[Observer], journal: Journal) -> Estimate:
     """Maximise the l_p norm of the codes of m atoms on all samples (Algorithm 2 of the paper)."""
     white = estimate.white
     k = white.shape[1]
@@ -242,39 +257,68 @@ def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[O
         start = draw_start(m, k, np.random.default_rng(options.random_state))
     else:
         start = find_start(white, m)
-    state = climb(State(start, Lp(options.p)), PowerAscent(white, options.tol), options.max_iter, observers)
+    begin, ascent = State(start, Lp(options.p)), PowerAscent(white, options.tol)
+    state = climb(begin, ascent, options.max_iter, observers, journal)
     return replace(estimate, state=state, climbs=((estimate.statistics.n_samples, state.iteration, state.reason),))
 
 
-def climb_likelihood(estimate: Estimate, options: Options, observers: Sequence[Observer]) -> Estimate:
-    """Choose a pilot and a model on a subsample, then climb the likelihood on increasingly many samples."""
+def climb_likelihood(
+    estimate: Estimate, options: Options, observers: Sequence[Observer], like: Estimate | None, journal: Journal
+) -> Estimate:
+    """Choose a pilot and a model on a subsample, then climb the likelihood on increasingly many samples.
+
+    A fit `like` another one makes the same choices.
+    """
     order, n = find_order(estimate.white), len(estimate.state.A)
     estimate = replace(estimate, order=order)
-    if order.n_distinct < MIN_PER_DIRECTION * n:
+    if n > 1 and order.n_distinct < MIN_PER_DIRECTION * n:
         state = State(find_principal_axes(estimate), Lp(options.p), reason=Reason.TOO_FEW)
         return replace(estimate, order=None, state=state)
-    climber = Climber(options.max_iter, find_least_blur(estimate), observers)
+    climber = Climber(options.max_iter, find_least_blur(estimate), observers, journal)
+    return replace(estimate, **journal.once(lambda: climb_from_pilot(estimate, options, climber, like)))
+
+
+def climb_from_pilot(
+    estimate: Estimate, options: Options, climber: Climber, like: Estimate | None = None
+) -> dict[str, Any]:
+    """Choose a pilot and a model, then climb; return what has been found about an estimate, by its name."""
+    order, n = estimate.order, len(estimate.state.A)
+    assert order is not None
     models = list_models(order, options.normalize)
     first, subset = choose_first_stride(estimate, order)
     some, strides = order.thin_out(first), choose_strides(first // PILOT_GROWTH, GROWTH)
-    if options.refine is None:
-        chosen = choose_candidate(subset, some, [make_lp_pilot(options.p, models)], climber)
-        return keep_pilot(estimate, chosen, strides, climber)
-    pilots = list_pilots(options.p, models, flat=are_flat(order, n))
-    chosen = choose_candidate(subset, some, pilots, climber)
+    pilots = list_pilots(options.p, models, flat=are_flat(order, n), refine=options.refine is not None)
+    if like is not None and like.pilot:
+        model = models[-1] if like.model else models[0]
+        pilot = repeat_pilot(like.pilot, options.p, models, model, refine=options.refine is not None)
+        pilots, models = [pilot], [model]
     seen = subset if strides[0] == first else estimate.gather(order.thin_out(strides[0]))
-    A, model = climber.climb_pilot(seen, chosen.A, chosen.pilot).A, chosen.model
-    chosen = replace(chosen, A=A)
-    if n > 1 and order.n_samples < FEW * n and not is_worth_climbing(estimate.gather, order, chosen, climber):
+
+    def choose() -> tuple[Candidate, bool]:
+        chosen = choose_candidate(subset, some, pilots, climber)
+        chosen = replace(chosen, A=climber.climb_pilot(seen, chosen.A, chosen.pilot).A)
+        return chosen, options.refine is not None and is_worth_climbing(estimate, chosen, climber, like)
+
+    chosen, is_worth = climber.once(choose)
+    if not is_worth:
         return keep_pilot(estimate, chosen, strides, climber)
-    state = State(A, Density.begin(n, chosen.density))
+    state, model = State(chosen.A, Density.begin(n, chosen.density)), chosen.model
     for stride in strides:
         seen = seen if stride == strides[0] else estimate.gather(order.thin_out(stride))
         state = climber.climb_likelihood(seen, state, model)
-        if stride == strides[0] and (better := choose_model(subset, some, state, models)) is not model:
+        if stride == strides[0] and (better := choose_model(subset, some, state, models)) != model:
             model = better
             state = climber.climb_likelihood(seen, State(state.A, Density.begin(n, chosen.density)), model)
-    return replace(estimate, state=state, model=model, pilot=chosen.pilot.name, climbs=tuple(climber.climbs))
+    return {"state": state, "model": model, "pilot": chosen.pilot.name, "climbs": tuple(climber.climbs)}
+
+
+def is_worth_climbing(estimate: Estimate, chosen: Candidate, climber: Climber, like: Estimate | None) -> bool:
+    """Return whether the likelihood is better than its pilot: certainly with many samples, else by cross-validation."""
+    order, n = estimate.order, len(chosen.A)
+    assert order is not None
+    if like is not None and like.pilot:
+        return not like.is_pilot
+    return n == 1 or order.n_samples >= FEW * n or cross_validate(estimate.gather, order, chosen, climber)
 
 
 def find_principal_axes(estimate: Estimate) -> Array:
@@ -297,7 +341,7 @@ def choose_first_stride(estimate: Estimate, order: Order) -> tuple[int, Subset]:
     return stride, subset
 
 
-def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], climber: Climber) -> Estimate:
+def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], climber: Climber) -> dict[str, Any]:
     """Run the pilot to the end on all samples, and fit densities to its codes."""
     order = estimate.order
     assert order is not None
@@ -306,14 +350,13 @@ def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], cl
         seen = estimate.gather(order.thin_out(stride))
         state = climber.climb_pilot(seen, state.A, chosen.pilot, max_iter=climber.max_iter)
     density = Density.begin(len(state.A)).refit(view(seen, chosen.model).encode(state.A), choose=True)
-    return replace(
-        estimate,
-        state=replace(state, objective=density),
-        model=chosen.model,
-        pilot=chosen.pilot.name,
-        is_pilot=True,
-        climbs=tuple(climber.climbs),
-    )
+    return {
+        "state": replace(state, objective=density),
+        "model": chosen.model,
+        "pilot": chosen.pilot.name,
+        "is_pilot": True,
+        "climbs": tuple(climber.climbs),
+    }
 
 
 def list_models(order: Order, normalize: str | None) -> list[Model]:

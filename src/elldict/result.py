@@ -47,7 +47,7 @@ class Result:
     @property
     def converged(self) -> bool:
         """Whether the last climb converged."""
-        return self.state.reason in (Reason.SMALL_RISE, Reason.SMALL_STEP, Reason.ROUNDING)
+        return self.state.reason in (Reason.SMALL_RISE, Reason.NO_RISE, Reason.SMALL_STEP, Reason.ROUNDING)
 
 
 def order_and_sign(codes_p: Array, columns: Array) -> tuple[Index, Array]:

@@ -33,11 +33,12 @@ class Finding:
 def check_samples(statistics: Statistics, whitening: Whitening, n_components: int | None) -> Iterator[Finding]:
     """Check rank and whiteness, known after the first pass."""
     r, n = statistics.n_samples, len(statistics.mean)
-    if whitening.rank < min(r - 1, n, n_components or n):
+    rank, wanted = whitening.rank, min(n, n_components or n)
+    if rank < min(r - 1, wanted) or rank == 1 < wanted:  # others have too few samples for their rotation
         yield Finding(
             RankWarning,
-            f"X has rank {whitening.rank} < {n_components or n}: only {whitening.rank} components are estimated. "
-            "Remove constant and duplicated features.",
+            f"X has rank {rank} < {wanted}: only {rank} component{'s are' if rank > 1 else ' is'} estimated. Remove "
+            "constant and duplicated features, or use more samples.",
         )
     ratio = whitening.condition
     if not whitening.is_white and ratio > FAR_FROM_WHITE + 10 * np.sqrt(n / r):
@@ -62,8 +63,8 @@ def check_components(state: State, is_gaussian: Mask, statistics: Statistics) ->
         yield Finding(
             NotIdentifiableWarning,
             f"{statistics.n_samples:g} samples of {len(statistics.mean)} features are too few to determine the "
-            f"rotation of {len(state.A)} components, each of which needs at least two distinct ones. The components are principal "
-            "axes. Use more samples, or a smaller n_components with whiten=True.",
+            f"rotation of {len(state.A)} components, each of which needs at least two distinct ones. They are "
+            "principal axes. Use more samples, or a smaller n_components with whiten=True.",
         )
     if state.reason is Reason.MAX_ITER:
         yield Finding(

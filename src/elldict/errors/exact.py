@@ -30,6 +30,15 @@ def find_exact(Z: Array) -> Mask:
     exact = np.zeros(m, dtype=bool)
     for i in np.flatnonzero(np.sum(zero, axis=0) >= max(MARGIN * m, m + 3)):
         others = np.delete(X[zero[:, i]], i, axis=1)
-        variances = np.linalg.eigvalsh(others.T @ others / len(others))
-        exact[i] = variances[0] > SPAN_TOLERANCE * np.mean(variances) if m > 1 else True
+        exact[i] = spans_all(others.T @ others)
     return exact
+
+
+def spans_all(moments: Array) -> bool:
+    """Return whether samples of these second moments (n, n) vary in every direction."""
+    n = len(moments)
+    try:  # exists where all eigenvalues are above the tolerance
+        np.linalg.cholesky(moments - SPAN_TOLERANCE * np.trace(moments) / max(n, 1) * np.eye(n))
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -7,10 +7,10 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from elldict.samples.base import Array, Index, S, Samples, Visit, Weights, cut_blocks, map_in_order, sum_along_tree
+from elldict.samples.base import Array, Index, LocalSamples, S, Samples, Visit, Weights
 
 
-class ArraySamples:
+class ArraySamples(LocalSamples):
     """Rows of a real array, which is never written to; torch and CuPy arrays are copied to the CPU by block."""
 
     def __init__(self, X: Any, n_threads: int = 1, weights: Weights = None) -> None:
@@ -28,13 +28,9 @@ class ArraySamples:
         """Precision of the samples: single if they are stored so, otherwise double."""
         return to_numpy(self.X[:1, :]).dtype
 
-    def sum(self, visit: Visit[S]) -> S:
-        """Sum the results of a visit to each block, along a fixed tree."""
-
-        def read_and_visit(bounds: tuple[int, int]) -> S:
-            return visit(to_numpy(self.X[slice(*bounds), :]), bounds[0])
-
-        return sum_along_tree(map_in_order(read_and_visit, cut_blocks(*self.shape), self.n_threads))
+    def read(self, start: int, stop: int) -> Array:
+        """Return consecutive samples."""
+        return to_numpy(self.X[start:stop, :])
 
     def take(self, index: Index) -> Array:
         """Return the samples of an index, in its order."""
@@ -45,7 +41,7 @@ class ArraySamples:
 
 
 class SelectedSamples:
-    """Some of the samples, read block by block, with weights of their own."""
+    """Some of the samples, selected when they are read, with weights of their own."""
 
     def __init__(self, samples: Samples, index: Index, weights: Weights = None) -> None:
         self.samples = samples
@@ -59,13 +55,13 @@ class SelectedSamples:
         """Number of samples and of features."""
         return len(self.index), self.samples.shape[1]
 
-    def sum(self, visit: Visit[S]) -> S:
+    def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block, along a fixed tree."""
+        return self.samples.sum(visit, self.index if index is None else self.index[index])
 
-        def read_and_visit(bounds: tuple[int, int]) -> S:
-            return visit(self.samples.take(self.index[slice(*bounds)]), bounds[0])
-
-        return sum_along_tree(map_in_order(read_and_visit, cut_blocks(*self.shape), self.n_threads))
+    def map(self, visit: Visit[Array], out: Array, index: Index | None = None) -> Array:
+        """Write what a visit returns for each block to an array."""
+        return self.samples.map(visit, out, self.index if index is None else self.index[index])
 
     def take(self, index: Index) -> Array:
         """Return the samples of an index, in its order."""

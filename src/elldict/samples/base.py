@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self, TypeVar
@@ -33,7 +34,10 @@ class Additive(Protocol):
 S = TypeVar("S", bound=Additive)
 T = TypeVar("T")
 Visit = Callable[[Array, int], S]
-"""Computes the sums of one block from its rows (b, n) and the index of the first row."""
+"""Computes the sums of one block from its rows (b, n) and the index of the first row.
+
+It may be sent to another process: it holds what it needs, but no samples, and changes nothing but its own result.
+"""
 
 
 class Samples(Protocol):
@@ -55,11 +59,54 @@ class Samples(Protocol):
     def n_threads(self) -> int:
         """Number of threads that visit blocks in parallel."""
 
-    def sum(self, visit: Visit[S]) -> S:
-        """Sum the results of a visit to each block, along a fixed tree."""
+    def sum(self, visit: Visit[S], index: Index | None = None) -> S:
+        """Sum the results of a visit to each block of all samples, or of those of an index, along a fixed tree."""
+
+    def map(self, visit: Visit[Array], out: Array, index: Index | None = None) -> Array:
+        """Write what a visit returns for each block, one row or number per sample, to `out`; return `out`."""
 
     def take(self, index: Index) -> Array:
         """Return the samples of an index, in its order."""
+
+
+class LocalSamples(ABC):
+    """Samples whose blocks are read and visited in this process."""
+
+    n_threads: int
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of features."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Array:
+        """Return consecutive samples."""
+
+    @abstractmethod
+    def take(self, index: Index) -> Array:
+        """Return the samples of an index, in its order."""
+
+    def sum(self, visit: Visit[S], index: Index | None = None) -> S:
+        """Sum the results of a visit to each block, along a fixed tree."""
+
+        def read_and_visit(bounds: tuple[int, int]) -> S:
+            rows = self.read(*bounds) if index is None else self.take(index[slice(*bounds)])
+            return visit(rows, bounds[0])
+
+        n_samples, n_features = self.shape
+        blocks = cut_blocks(n_samples if index is None else len(index), n_features)
+        return sum_along_tree(map_in_order(read_and_visit, blocks, self.n_threads))
+
+    def map(self, visit: Visit[Array], out: Array, index: Index | None = None) -> Array:
+        """Write what a visit returns for each block to an array."""
+
+        def write(rows: Array, start: int) -> int:
+            out[start : start + len(rows)] = visit(rows, start)
+            return 0
+
+        self.sum(write, index)
+        return out
 
 
 @dataclass(frozen=True)
@@ -86,9 +133,23 @@ class MappedSamples:
         """Number of threads that visit blocks in parallel."""
         return self.samples.n_threads
 
-    def sum(self, visit: Visit[S]) -> S:
+    def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block."""
-        return self.samples.sum(lambda rows, start: visit(self.function(rows, slice(start, start + len(rows))), start))
+        return self.samples.sum(self._compose(visit, index), index)
+
+    def map(self, visit: Visit[Array], out: Array, index: Index | None = None) -> Array:
+        """Write what a visit returns for each block to an array."""
+        return self.samples.map(self._compose(visit, index), out, index)
+
+    def _compose(self, visit: Visit[S], index: Index | None) -> Visit[S]:
+        """Return a visit to blocks of the underlying samples."""
+        function = self.function
+
+        def visit_mapped(rows: Array, start: int) -> S:
+            where = slice(start, start + len(rows))
+            return visit(function(rows, where if index is None else index[where]), start)
+
+        return visit_mapped
 
     def take(self, index: Index) -> Array:
         """Return the samples of an index, in its order."""
@@ -107,6 +168,19 @@ class FieldwiseSum:
 def weigh(rows: Array, weights: Weights, start: int) -> Array:
     """Multiply the rows of a block, which begins at `start`, with the weights of its samples."""
     return rows if weights is None else rows * weights[start : start + len(rows), None].astype(rows.dtype)
+
+
+def refuse_not_finite(
+    rows: NDArray[Any], start: int | Index, names: Sequence[Any] | None = None, source: str = ""
+) -> None:
+    """Raise an error that names the first NaN or infinity in rows, whose numbers are an index or begin at `start`."""
+    if rows.dtype.kind != "f" or np.all(np.isfinite(rows)):
+        return
+    row, column = np.argwhere(~np.isfinite(rows))[0]
+    found = "NaN" if np.isnan(rows[row, column]) else "infinity"
+    where = f"sample {start + row if isinstance(start, int) else start[row]}, feature {column}"
+    where += ("" if names is None else f", column {names[column]!r}") + (f" of {source}" if source else "")
+    raise ValueError(f"Input X contains {found} ({where}). Drop such samples, or impute these entries.")
 
 
 def cut_blocks(n_samples: int, n_features: int) -> list[tuple[int, int]]:

@@ -1,7 +1,8 @@
 """An order of samples that does not depend on the order of rows or on coordinates, and subsamples based on it.
 
-Samples are sorted by norm, and those of equal norm by y^T M y, where M = E |y|^2 y y^T are fourth moments. Both are
-invariant to rotation, so subsamples (every s-th sample) and halves (every other) depend only on the set of samples.
+Samples are sorted by norm, and those of equal norm by y^T M y, where M = E |y|^2 y y^T are fourth moments of samples of
+large norm. Both are invariant to rotation, so subsamples (every s-th sample) and halves (every other) depend only on
+the set of samples.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from elldict.samples.arrays import SelectedSamples
 from elldict.samples.base import Array, Index, Samples, Weights, weigh
 
 Mask = NDArray[np.bool_]
@@ -22,6 +24,9 @@ the squared error of the mean), but at most MOST_SMALL."""
 
 OUTLIERS = 0.01
 """Fraction of the largest norms left out of the mean, so that outliers do not make all other samples look small."""
+
+LARGEST = 20_000
+"""Number of samples of largest norm from which fourth moments are computed to order equal norms."""
 
 EQUAL = 1e-9
 """Relative difference below which norms are considered equal up to rounding errors."""
@@ -64,8 +69,8 @@ class Order:
 
     def assign_parts(self, n_parts: int) -> Index:
         """Assign samples to parts in turn, and equal samples to the same part."""
-        distinct, rank = np.unique(self.group, return_inverse=True)
-        if len(distinct) < n_parts:  # leave no part empty
+        rank = np.r_[0, np.cumsum(np.diff(self.group) > 0)]
+        if rank[-1] + 1 < n_parts:  # leave no part empty
             rank = np.arange(len(self.index))
         return np.asarray(rank % n_parts, dtype=np.int8)
 
@@ -85,27 +90,41 @@ class Order:
 
 def sum_fourth_moments(samples: Samples) -> Array:
     """Sum of |y|^2 y y^T (n, n) over samples."""
+    weights = samples.weights
 
     def visit(rows: Array, start: int) -> Array:
         y = np.asarray(rows, dtype=np.float64)
-        return weigh(y * np.sum(y * y, axis=1)[:, None], samples.weights, start).T @ y
+        return weigh(y * np.sum(y * y, axis=1)[:, None], weights, start).T @ y
 
     return samples.sum(visit)
 
 
+def measure_fourth(samples: Samples, index: Index, largest: Index) -> Array:
+    """Compute y^T M y of some samples, M the fourth moments of those of largest norm."""
+    largest, rank = np.sort(largest), np.argsort(index)  # samples are read in the order in which they are stored
+    weights = None if samples.weights is None else samples.weights[largest]
+    M = sum_fourth_moments(SelectedSamples(samples, largest, weights))
+    fourth = np.empty(len(index))
+    fourth[rank] = map_rows(SelectedSamples(samples, index[rank]), lambda rows: np.vecdot(rows @ M, rows))
+    return fourth
+
+
 def find_order(samples: Samples) -> Order:
     """Sort samples by norm, and by fourth moments where norms are equal."""
-    squares = map_rows(samples, lambda rows: np.einsum("ij,ij->i", rows, rows))
+    squares = map_rows(samples, lambda rows: np.vecdot(rows, rows))
     index = np.argsort(squares, kind="stable")
     ends = np.arange(1, len(index) + 1) if samples.weights is None else np.cumsum(samples.weights[index])
-    usual = index[: np.searchsorted(ends, np.ceil((1 - OUTLIERS) * ends[-1])) + 1]
-    mean = np.average(squares[usual], weights=None if samples.weights is None else samples.weights[usual])
+    kept = np.minimum(ends, np.ceil((1 - OUTLIERS) * ends[-1]))
+    usual = np.diff(kept, prepend=0)  # weights without those of outliers
+    mean = usual @ squares[index] / np.sum(usual)
     index = index[squares[index] > min(SMALL / ends[-1], MOST_SMALL) * mean]
     squares = squares[index]
     distinct = np.diff(squares) > EQUAL * squares[1:]
     if not np.all(distinct):
-        M = sum_fourth_moments(samples)
-        fourth = map_rows(samples, lambda rows: np.sum(rows @ M * rows, axis=1))[index]
+        tied = np.flatnonzero(~(np.r_[True, distinct] & np.r_[distinct, True]))
+        fourth = np.zeros(len(index))
+        least = squares[max(0, len(squares) - LARGEST)] * (1 - EQUAL)
+        fourth[tied] = measure_fourth(samples, index[tied], index[squares >= least])
         class_of_norm = np.r_[0, np.cumsum(distinct)]
         again = np.lexsort((fourth, class_of_norm))
         index, squares, fourth = index[again], squares[again], fourth[again]
@@ -116,11 +135,4 @@ def find_order(samples: Samples) -> Order:
 
 def map_rows(samples: Samples, function: Callable[[Array], Array]) -> Array:
     """Compute one number per sample (r,)."""
-    out = np.empty(samples.shape[0])
-
-    def visit(rows: Array, start: int) -> int:
-        out[start : start + len(rows)] = function(rows)
-        return len(rows)
-
-    samples.sum(visit)
-    return out
+    return samples.map(lambda rows, start: function(rows), np.empty(samples.shape[0]))  # noqa: ARG005

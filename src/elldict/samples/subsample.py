@@ -28,11 +28,16 @@ ROUNDING, ROUNDING_DIGITS = 1e-13, 4.0
 """Size of a zero code after rounding errors, in standard deviations: at least, and in units of the last digit."""
 
 
+FEWEST, PER_DIRECTION = 1500, 15
+"""Samples used for second derivatives and variances: minimum, and per direction."""
+
+
 @dataclass(frozen=True)
 class Codes:
     """Codes of samples for given atoms, and the half that each sample belongs to."""
 
     samples: Samples  # (r, m)
+    few: Samples  # evenly spaced in their order, for second derivatives and variances
     half: Index  # (r,) 0 or 1
     std: Array  # (m,)
 
@@ -53,11 +58,11 @@ class Codes:
 
     def sum(self, visit: Callable[[Array, Index, Weights], S]) -> S:
         """Sum the results of a visit to the codes, halves and weights of each block."""
-        weights = self.samples.weights
+        half, weights = self.half, self.samples.weights
 
         def visit_block(Z: Array, start: int) -> S:
             where = slice(start, start + len(Z))
-            return visit(Z, self.half[where], None if weights is None else weights[where])
+            return visit(Z, half[where], None if weights is None else weights[where])
 
         return self.samples.sum(visit_block)
 
@@ -67,6 +72,7 @@ class Subset:
     """Samples, whitened in memory or whitened when they are read, with their halves and second moments."""
 
     samples: Samples
+    few: ArraySamples  # whitened
     whitening: Whitening | None  # if samples are not whitened yet
     half: Index  # (r,) 0 or 1
     squares: Array  # (r,) squared norms of whitened samples
@@ -92,12 +98,14 @@ class Subset:
     def normalize(self, normalization: Normalization) -> Subset:
         """Return the normalised samples."""
         scale = normalization.find_scale(self.squares)
-        return replace(self, scale=scale, moments=compute_second_moments(self.white, scale))
+        few = ArraySamples(normalization.apply(self.few.X), self.few.n_threads, self.few.weights)
+        return replace(self, few=few, scale=scale, moments=compute_second_moments(self.white, scale))
 
     def encode(self, A: Array) -> Codes:
         """Compute the codes for atoms A (m, n): at once if they fit into memory, otherwise when they are read."""
         std = np.sqrt(np.maximum(np.einsum("ij,ij->i", A @ self.moments, A), NO_VARIANCE))
-        dtype, offset = self.samples.dtype, None
+        dtype, offset, scale = self.samples.dtype, None, self.scale
+        few = ArraySamples((A.astype(dtype) @ self.few.X.T).T, self.few.n_threads, self.few.weights)
         if self.whitening is not None:
             A = A @ self.whitening.to_white  # one product with raw samples
             offset = (A @ self.whitening.mean).astype(dtype)
@@ -107,26 +115,20 @@ class Subset:
             Zt = A @ rows.T
             if offset is not None:
                 Zt -= offset[:, None]
-            if self.scale is not None:
-                Zt *= self.scale[where].astype(dtype)
+            if scale is not None:
+                Zt *= scale[where].astype(dtype)
             return Zt.T
 
         codes: Samples = MappedSamples(self.samples, compute, len(A), self.samples.weights)
         if self.shape[0] * len(A) * dtype.itemsize <= STORED_BYTES:
             codes = store(codes)
-        return Codes(codes, self.half, std)
+        return Codes(codes, few, self.half, std)
 
 
 def store(samples: Samples) -> ArraySamples:
     """Read all samples into memory, in an array that is contiguous for each feature."""
-    out = np.empty(samples.shape[::-1], dtype=samples.dtype)
-
-    def visit(rows: Array, start: int) -> int:
-        out[:, start : start + len(rows)] = rows.T
-        return len(rows)
-
-    samples.sum(visit)
-    return ArraySamples(out.T, samples.n_threads, samples.weights)
+    out = np.empty(samples.shape[::-1], dtype=samples.dtype).T
+    return ArraySamples(samples.map(lambda rows, start: rows, out), samples.n_threads, samples.weights)  # noqa: ARG005
 
 
 def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array) -> Subset:
@@ -144,12 +146,20 @@ def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array)
         half, squares = (spread(values, order.index, samples.shape[0]) for values in (half, squares))
         found, pending = replace_weights(samples, weights), whitening
     elif size > STORED_BYTES:
-        found, pending = SelectedSamples(samples, order.index, weights), whitening
+        rank = np.argsort(order.index)  # samples are read in the order in which they are stored
+        half, squares, weights = half[rank], squares[rank], None if weights is None else weights[rank]
+        found, pending = SelectedSamples(samples, order.index[rank], weights), whitening
     else:
-        rows = whitening.apply(samples.take(order.index)).astype(samples.dtype)
-        found, pending = ArraySamples(rows, samples.n_threads, weights), None
-    subset = Subset(found, pending, half, squares, moments)
+        found, pending = read(samples, whitening, order), None
+    few = order.thin_out(max(1, round(order.n_samples / max(FEWEST, PER_DIRECTION * len(moments)))))
+    subset = Subset(found, read(samples, whitening, few), pending, half, squares, moments)
     return subset if is_all else replace(subset, moments=compute_second_moments(subset.white))
+
+
+def read(samples: Samples, whitening: Whitening, order: Order) -> ArraySamples:
+    """Read the samples of an order into memory, and whiten them."""
+    rows = whitening.apply(samples.take(order.index)).astype(samples.dtype)
+    return ArraySamples(rows, samples.n_threads, order.weights)
 
 
 def spread(values: Any, index: Index, size: int) -> Any:
@@ -166,10 +176,11 @@ def replace_weights(samples: Samples, weights: Weights) -> Samples:
 
 def compute_second_moments(samples: Samples, scale: Array | None = None) -> Array:
     """Compute the weighted mean of y y^T (n, n), of samples multiplied by a factor each if there is one."""
+    weights = samples.weights
 
     def visit(rows: Array, start: int) -> Array:
         y = rows if scale is None else rows * scale[start : start + len(rows), None].astype(rows.dtype)
-        return np.asarray(weigh(y, samples.weights, start).T @ y, dtype=np.float64)
+        return np.asarray(weigh(y, weights, start).T @ y, dtype=np.float64)
 
     return samples.sum(visit) / count_samples(samples)
 

@@ -32,9 +32,12 @@ class Whitening:
 
     def apply(self, rows: Array) -> Array:
         """Whiten samples (b, n)."""
-        if self.is_scaling:
-            return (rows - self.mean) / self.unit
-        return np.asarray((rows - self.mean) @ self.to_white.T)
+        y = rows.astype(np.float64)
+        y -= self.mean
+        if not self.is_scaling:
+            return np.asarray(y @ self.to_white.T)
+        y /= self.unit
+        return y
 
     def make_unmixing(self, A: Array) -> Array:
         """Compute the matrix (m, n) that maps centred samples to codes, from atoms (m, k)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class Reason(Enum):
 
     RUNNING = "running"
     SMALL_RISE = "the predicted increase is small compared with chance"
+    NO_RISE = "no step in the direction of the slope increases the objective"
     ROUNDING = "the step is within rounding errors"
     SMALL_STEP = "the step is below tol"
     MAX_ITER = "max_iter was reached"
@@ -55,16 +57,49 @@ Observer = Callable[[State], bool | None]
 """Called with every state; returning True stops the climb."""
 
 
-def climb(state: State, advance: Advance, max_iter: int, observers: Sequence[Observer] = ()) -> State:
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Journal:
+    """Runs the loops of a fit. A subclass may store their values, and resume them."""
+
+    show_part: Callable[[int, int], None] = lambda number, n_parts: None  # noqa: ARG005  called before a part is fitted
+
+    def repeat(self, step: Callable[[T], T], value: T, has_ended: Callable[[T], bool]) -> T:
+        """Apply a step to a value until the loop has ended."""
+        while not has_ended(value):
+            value = step(value)
+        return value
+
+    def once(self, compute: Callable[[], T]) -> T:
+        """Compute a result, which replaces all that is stored of the loops inside."""
+        result: tuple[Any, ...] = self.repeat(lambda _: (compute(),), (), bool)
+        return result[0]  # type: ignore[no-any-return]
+
+
+NO_JOURNAL = Journal()
+
+
+def climb(
+    state: State,
+    advance: Advance,
+    max_iter: int,
+    observers: Sequence[Observer] = (),
+    journal: Journal = NO_JOURNAL,
+) -> State:
     """Advance a state until there is a reason to stop."""
-    while state.reason is Reason.RUNNING:
+
+    def step(state: State) -> State:
         state = advance(state)
         stopped = [observer(state) for observer in observers]
         if any(stopped):
             state = replace(state, reason=Reason.STOPPED)
         elif state.reason is Reason.RUNNING and state.iteration >= max_iter:
             state = replace(state, reason=Reason.MAX_ITER)
-    return state
+        return state if state.reason is Reason.RUNNING else replace(state, step=QuasiNewton())  # frees memory
+
+    return journal.repeat(step, state, lambda state: state.reason is not Reason.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -98,10 +133,10 @@ class NewtonAscent:
         objective = state.objective.refit(codes, state.blur, choose=state.iteration == 0)
         at = evaluate(codes, objective)
         state = replace(state, objective=objective, iteration=state.iteration + 1, value=at.value)
-        if state.step.fell(at.value):
+        if not objective.has_changed and state.step.fell(at.value):
             step, A = state.step.shorten()
-            return replace(state, A=A, step=step)
-        step, A = state.step.take(state.A, at, forget=objective.narrowed)
+            return replace(state, A=A, step=step, reason=Reason.NO_RISE if step.is_exhausted else Reason.RUNNING)
+        step, A = state.step.take(state.A, at, forget=objective.has_changed)
         assert step.last is not None
         blur = at.compute_blur(codes.std**2, step.last.angles, PER_ANGLE, PER_ERROR)
         blur = np.maximum(blur, self.least_blur)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +18,17 @@ from numpy.typing import NDArray
 from elldict.samples.base import Array, Index, Weights
 from elldict.samples.subsample import Codes
 from elldict.solver.kernels import Terms, count_bins, fit_weights, look_up, make_bin_centres, tabulated
+from elldict.solver.mixture import maximize_likelihood
 
 WIDEST, RATIO = 8.0, math.sqrt(2)  # of zero-mean widths: the largest, and the ratio of neighbours
 FIRST = 1 / 8  # narrowest width of an initial density
 PAIR_MEANS, PAIR_WIDTHS = np.arange(1, 10) / 5, np.array([0.1, 0.3])  # of N(mu, w^2) and N(-mu, w^2) equally
 SIDE_MEANS, SIDE_WIDTH = 2.0 ** np.arange(-2, 3), 0.7  # one-sided; the width is relative to the mean
 FURTHEST = 60.0  # end of the last bin
-ROUNDS = 30  # of expectation-maximisation for each code
-POOLED_ROUNDS, MORE_POOLED_ROUNDS = 2000, 100  # first, for all codes: initially, and from the last weights
+ROUNDS = 17  # of expectation-maximisation for each code
 SMOOTHING = 1e-3  # initial weight of every component, added to the pooled ones
 WORTH = 3.5  # factor by which a width must be narrower to be tried
 N_ERRORS = 2.0  # held-out gain required of a richer family, in standard errors
-GAUSSIAN = -0.5 * math.log(2 * math.pi * math.e)  # mean log-density of standardised Gaussian codes
 LEAST_DENSITY = 1e-290  # keeps logarithms finite far from all components
 
 
@@ -41,6 +41,11 @@ class Grid:
     unit: float
     centres: Array  # (B,) of the bins
     q: Array  # (3, K, B) densities of the components at the centres, and two derivatives
+
+    def fold(self, counts: Array) -> tuple[Array, Array]:
+        """Return zero-mean densities (K, B / 2) at positive codes, and counts (m, B / 2) of both signs together."""
+        half = len(self.centres) // 2
+        return self.q[0, : self.n_widths, half:], counts[:, half:] + counts[:, :half][:, ::-1]
 
 
 GRIDS: dict[int, Grid] = {}
@@ -79,6 +84,7 @@ def count_widths(narrowest: Array) -> NDArray[np.intp]:
 class Density:
     """Densities of all codes, tabulated over the bins of a grid."""
 
+    is_likelihood: ClassVar[bool] = True
     std: Array  # (m,) of the codes
     n_widths: NDArray[np.intp]  # (m,) zero-mean widths allowed for each code
     has_offsets: NDArray[np.bool_]  # (m,) whether components with other means are used
@@ -86,7 +92,7 @@ class Density:
     tables: Array = field(default_factory=lambda: np.zeros((3, 0, 0)))  # (3, m, B) log q and two derivatives
     value: float = -math.inf  # held-out log-likelihood per sample: each half under the densities of the other
     negentropy: Array = field(default_factory=lambda: np.zeros(0))  # (m,) held-out gain over a Gaussian density
-    narrowed: bool = False  # whether the last refit allowed narrower widths
+    has_changed: bool = False  # whether the last refit allowed narrower widths
     pooled: Array = field(default_factory=lambda: np.zeros((1, 0)))  # (1, K) zero-mean weights of all codes
 
     @classmethod
@@ -124,53 +130,57 @@ class Density:
         wanted = self.n_widths if blur is None else count_widths(np.maximum(blur, codes.rounding))
         wanted = np.where(wanted - self.n_widths > math.log(WORTH) / math.log(RATIO), wanted, self.n_widths)
         grid = get_grid(int(np.max(wanted)))
+        std, unit, n_bins = codes.std, grid.unit, len(grid.centres)
 
         def visit(Z: Array, half: Index, weights: Weights) -> Array:
-            return count_bins(Z, codes.std, grid.unit, len(grid.centres), half, weights)
+            return count_bins(Z, std, unit, n_bins, half, weights)
 
         halves = codes.sum(visit)
-        pooled = self._pool(halves.sum(axis=(0, 1))[None], grid)
-        return replace(self, std=codes.std, grid=grid, pooled=pooled), halves, wanted
+        pooled = self._pool(halves.sum(axis=(0, 1)), grid)
+        return replace(self, std=std, grid=grid, pooled=pooled), halves, wanted
 
     def _narrow(self, halves: Array, wanted: NDArray[np.intp]) -> Density:
         """Allow narrower widths where these win."""
         some = np.flatnonzero(wanted > self.n_widths)
         if not some.size:
-            return replace(self, narrowed=False)
+            return replace(self, has_changed=False)
         families = [restrict(self.pooled, n_widths[some]) for n_widths in (self.n_widths, wanted)]
-        held_out, error = compare_families(families, halves[:, some], self.grid.q[0])
+        held_out, error = compare_families(families, halves[:, some], self.grid)
         wins = some[held_out[1] - held_out[0] > N_ERRORS * error]
         n_widths = self.n_widths.copy()
         n_widths[wins] = wanted[wins]
-        return replace(self, n_widths=n_widths, narrowed=bool(wins.size))
+        return replace(self, n_widths=n_widths, has_changed=bool(wins.size))
 
     def _choose_offsets(self, halves: Array) -> Density:
         """Use components with other means than zero where these win; keep them while they gain."""
         plain = restrict(self.pooled, self.n_widths)
-        held_out, error = compare_families([plain, add_offsets(plain, self.grid)], halves, self.grid.q[0])
+        held_out, error = compare_families([plain, add_offsets(plain, self.grid)], halves, self.grid)
         gain = held_out[1] - held_out[0]
         wins = gain > np.where(self.has_offsets, 0, N_ERRORS * error)
         found = np.where(wins, held_out[1], held_out[0]) / np.sum(halves[:, 0])
         value = float(np.sum(found - np.log(self.std)))
-        return replace(self, has_offsets=wins, value=value, negentropy=found - GAUSSIAN)
+        counts = halves.sum(axis=0)
+        squares = counts @ self.grid.centres**2 / np.sum(counts, axis=1)  # one, but for the widths of bins
+        gaussian = -0.5 * (math.log(2 * math.pi) + squares)
+        return replace(self, has_offsets=wins, value=value, negentropy=found - gaussian)
 
     def _fit_weights(self, counts: Array) -> Array:
         """Fit the weights (m, K) of the family chosen for each code."""
-        K, q = self.grid.n_widths, self.grid.q[0]
-        weights, begin = np.zeros((len(counts), self.grid.n_components)), restrict(self.pooled, self.n_widths)
+        grid, begin = self.grid, restrict(self.pooled, self.n_widths)
+        weights = np.zeros((len(counts), grid.n_components))
         plain = np.flatnonzero(~self.has_offsets)
-        weights[plain, :K] = fit_weights(begin[plain], counts[plain], q[:K], ROUNDS)
+        weights[plain, : grid.n_widths] = fit_family(begin[plain], counts[plain], grid)
         if np.any(some := self.has_offsets):
-            weights[some] = fit_weights(add_offsets(begin[some], self.grid), counts[some], q, ROUNDS)
+            weights[some] = fit_family(add_offsets(begin[some], grid), counts[some], grid)
         return weights
 
     def _pool(self, counts: Array, grid: Grid) -> Array:
-        """Fit zero-mean weights (1, K) to all codes together, starting from the last refit if there is one."""
-        K, last = grid.n_widths, self.pooled[:, : grid.n_widths]
-        begin = np.full((1, K), SMOOTHING if last.size else 1.0)
-        begin[:, : last.shape[1]] += last
-        rounds = MORE_POOLED_ROUNDS if last.size else POOLED_ROUNDS
-        return fit_weights(begin / begin.sum(), counts, grid.q[0, :K], rounds)
+        """Fit zero-mean weights (1, K) to counts (B,) of all codes, starting from the last refit if there is one."""
+        last = self.pooled[0, : grid.n_widths]
+        begin = np.full(grid.n_widths, SMOOTHING if last.size else 1.0)
+        begin[: last.size] += last
+        q, both = grid.fold(counts[None])
+        return maximize_likelihood(begin / np.sum(begin), both[0], q)[None]
 
     def _make_tables(self, weights: Array) -> Array:
         """Tabulate log q and its two derivatives."""
@@ -178,9 +188,9 @@ class Density:
         score = slope / density
         return np.stack([np.log(density / self.std[:, None]), score, bend / density - score**2])
 
-    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
-        """Evaluate the log-likelihood of codes (b, m) and two derivatives; log q is quadratic within a bin."""
-        return tabulated(Z, self.std, self.grid.unit, self.grid.centres, self.tables, weights, stride)
+    def terms(self, Z: Array, weights: Weights = None, *, second: bool = False) -> Terms:
+        """Evaluate the log-likelihood of codes (b, m) and its derivatives; log q is quadratic within a bin."""
+        return tabulated(Z, self.std, self.grid.unit, self.grid.centres, self.tables, weights, second=second)
 
     def log_density(self, Z: Array) -> Array:
         """Evaluate the log-density of each code (b, m)."""
@@ -211,7 +221,7 @@ class Density:
     def is_settled(self, tried: Array | None, blur: Array) -> bool:
         """Return whether no narrower widths have just been adopted or remain to be tried."""
         before = np.full(len(blur), FIRST) if tried is None else tried
-        return not self.narrowed and not np.any(blur < before / WORTH)
+        return not self.has_changed and not np.any(blur < before / WORTH)
 
 
 def restrict(pooled: Array, n_widths: NDArray[np.intp]) -> Array:
@@ -226,17 +236,23 @@ def add_offsets(weights: Array, grid: Grid) -> Array:
     return np.concatenate([weights / 2, np.full((len(weights), n_offsets), 0.5 / n_offsets)], axis=1)
 
 
-def compare_families(families: list[Array], halves: Array, q: Array) -> tuple[Array, Array]:
+def fit_family(begin: Array, counts: Array, grid: Grid) -> Array:
+    """Fit weights to counts (m, B), from initial weights (m, K) of all components or of the zero-mean ones."""
+    q = grid.q[0]
+    if begin.shape[1] == grid.n_widths:
+        q, counts = grid.fold(counts)
+    return fit_weights(begin, counts, q, ROUNDS)
+
+
+def compare_families(families: list[Array], halves: Array, grid: Grid) -> tuple[Array, Array]:
     """Fit two families, from these weights (m, K), to either half of the codes and evaluate them on the other.
 
     Returns held-out log-likelihoods (2, m) and the standard error (m,) of their difference.
     """
     held_out, variance = np.zeros((2, len(families[0]))), np.zeros(len(families[0]))
     for this, other in (halves, halves[::-1]):
-        parts = [q[: begin.shape[1]] for begin in families]
-        logs = [
-            np.log(fit_weights(begin, this, part, ROUNDS) @ part) for begin, part in zip(families, parts, strict=True)
-        ]
+        weights = [fit_family(begin, this, grid) for begin in families]
+        logs = [np.log(each @ grid.q[0, : each.shape[1]]) for each in weights]
         held_out += [np.sum(other * log, axis=1) for log in logs]
         variance += np.sum(other * (logs[1] - logs[0]) ** 2, axis=1)
     return held_out, np.sqrt(variance)

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from elldict.samples.base import Array, FieldwiseSum, Index, Samples, Weights, weigh
+from elldict.samples.statistics import count_samples
 from elldict.samples.subsample import Codes
 from elldict.solver.objectives import Objective
-
-FEWEST, PER_DIRECTION = 1500, 15
-"""Samples used for curvatures and variances: minimum, and per direction. Slopes use all samples."""
 
 LEAST_CURVATURE = 0.1
 """Smallest curvature of an angle, as a fraction of E g z of its two atoms."""
@@ -28,22 +26,27 @@ class Gradient(FieldwiseSum):
 
 def compute_gradient(samples: Samples, A: Array, objective: Objective) -> Gradient:
     """Sum an objective and its gradient over all samples."""
+    weights = samples.weights
 
     def visit(rows: Array, start: int) -> Gradient:
-        weights = None if samples.weights is None else samples.weights[start : start + len(rows)]
-        terms = objective.terms((A @ rows.T).T, weights)
-        return Gradient(terms.value, terms.g.T @ weigh(rows, samples.weights, start))
+        terms = objective.terms((A @ rows.T).T, None if weights is None else weights[start : start + len(rows)])
+        return Gradient(terms.value, terms.g.T @ weigh(rows, weights, start))
 
     return samples.sum(visit)
 
 
 @dataclass(frozen=True)
-class _Sums(FieldwiseSum):
-    """Sums over all samples, and over those used for curvatures."""
+class _Slopes(FieldwiseSum):
+    """Sums over all samples."""
 
     value: float
     gz: Array  # (m, m) of g_i z_j
-    n_some: float
+
+
+@dataclass(frozen=True)
+class Products(FieldwiseSum):
+    """Means or sums of products over the samples used for curvatures and variances."""
+
     slope_z2: Array  # (m, m) of g_i' z_j^2
     g2_z2: Array  # (m, m) of g_i^2 z_j^2
     own2: Array  # (m, m) of g_i z_i g_j z_j
@@ -78,28 +81,50 @@ class Angles:
 
 
 def evaluate(codes: Codes, objective: Objective) -> Angles:
-    """Compute value, slopes, curvatures and variances for a full basis of atoms; codes may be dependent."""
-    (r, n), n_samples = codes.shape, codes.n_samples
-    stride = max(1, round(r / max(FEWEST, PER_DIRECTION * n)))
+    """Compute value, slopes, curvatures and variances for a full basis of atoms.
 
-    def visit(Z: Array, half: Index, weights: Weights) -> _Sums:  # noqa: ARG001
-        value, g, slope = objective.terms(Z, weights, stride)
-        few, g_few = Z[::stride], g[::stride]
-        some = None if weights is None else weights[::stride]
-        z2, own, g2 = few * few, g_few * few, g_few * g_few
-        sums = (
-            weigh(a, w, 0).T @ b for a, w, b in ((g, weights, Z), (slope, some, z2), (g2, some, z2), (own, some, own))
-        )
-        n_some = float(len(few) if some is None else np.sum(some))
-        gz, *others = (np.asarray(each, dtype=np.float64) for each in sums)
-        return _Sums(value, gz, n_some, *others)
+    The curvature of a log-likelihood is at least the variance of its slope. Where the densities fit the codes, they are
+    equal; elsewhere the larger one keeps steps short, and rounding errors from growing with every step.
+    """
 
-    sums = codes.sum(visit)
+    def visit(Z: Array, half: Index, weights: Weights) -> _Slopes:  # noqa: ARG001
+        terms = objective.terms(Z, weights)
+        return _Slopes(terms.value, np.asarray(weigh(terms.g, weights, 0).T @ Z, dtype=np.float64))
+
+    sums, n_samples = codes.sum(visit), codes.n_samples
     C, own = sums.gz / n_samples, np.diag(sums.gz) / n_samples
-    X, P = sums.slope_z2 / sums.n_some, sums.g2_z2 / sums.n_some
+    mean = average_products(codes.few, objective) if objective.is_likelihood else multiply_means(codes.few, objective)
     size = np.abs(own)[:, None] + np.abs(own)
-    curvature = np.maximum(np.abs(own[:, None] + own - X - X.T), LEAST_CURVATURE / 2 * size)
-    variance = np.maximum(P + P.T - 2 * sums.own2 / sums.n_some, 0) / n_samples
+    second = own[:, None] + own - mean.slope_z2 - mean.slope_z2.T
+    curvature = np.maximum(np.abs(second), LEAST_CURVATURE / 2 * size)
+    variance = np.maximum(mean.g2_z2 + mean.g2_z2.T - 2 * mean.own2, 0)
+    if objective.is_likelihood:
+        curvature = np.maximum(curvature, variance)
     np.fill_diagonal(variance, 0)
     np.fill_diagonal(curvature, math.inf)
-    return Angles(sums.value / n_samples, C - C.T, curvature, variance)
+    return Angles(sums.value / n_samples, C - C.T, curvature, variance / n_samples)
+
+
+def average_products(codes: Samples, objective: Objective) -> Products:
+    """Compute the means of products of codes."""
+
+    def visit(Z: Array, start: int) -> Products:
+        _, g, slope = objective.terms(Z, second=True)
+        z2, own, g2 = Z * Z, g * Z, g * g
+        pairs = ((slope, z2), (g2, z2), (own, own))
+        return Products(*(np.asarray(weigh(a, codes.weights, start).T @ b, dtype=np.float64) for a, b in pairs))
+
+    sums, n = codes.sum(visit), count_samples(codes)
+    return Products(sums.slope_z2 / n, sums.g2_z2 / n, sums.own2 / n)
+
+
+def multiply_means(codes: Samples, objective: Objective) -> Products:
+    """Compute the means of products as if codes were independent, without products of matrices."""
+
+    def visit(Z: Array, start: int) -> Array:
+        _, g, slope = objective.terms(Z, second=True)
+        factors = (weigh(each, codes.weights, start) for each in (slope, Z * Z, g * g, g * Z))
+        return np.stack([np.sum(each, axis=0, dtype=np.float64) for each in factors])
+
+    slope, z2, g2, own = codes.sum(visit) / count_samples(codes)
+    return Products(np.outer(slope, z2), np.outer(g2, z2), np.outer(own, own))

@@ -27,7 +27,11 @@ class Objective(Protocol):
     """A function of codes to be maximised."""
 
     @property
-    def narrowed(self) -> bool:
+    def is_likelihood(self) -> bool:
+        """Whether this is a log-likelihood; if not, its derivatives are computed as if codes were independent."""
+
+    @property
+    def has_changed(self) -> bool:
         """Whether the last refit changed the function, so that earlier steps do not apply to it."""
 
     def refit(self, codes: Codes, blur: Array | None = None, *, choose: bool = False) -> Self:
@@ -36,14 +40,15 @@ class Objective(Protocol):
     def is_settled(self, tried: Array | None, blur: Array) -> bool:
         """Return whether codes of this blur (m,) leave the function unchanged, given the blur already tried."""
 
-    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
-        """Evaluate at codes (b, m); second derivatives for every `stride`-th sample."""
+    def terms(self, Z: Array, weights: Weights = None, *, second: bool = False) -> Terms:
+        """Evaluate at codes (b, m), with `second` derivatives if asked for."""
 
 
 class FixedFunction:
     """An objective whose function does not change, apart from parameters fitted to the codes."""
 
-    narrowed = False
+    has_changed: bool = False
+    is_likelihood = False
 
     def is_settled(self, tried: Array | None, blur: Array) -> bool:  # noqa: ARG002
         """Return True: the function does not change."""
@@ -60,10 +65,10 @@ class Lp(FixedFunction):
         """Return the objective itself: it has no parameters."""
         return self
 
-    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
+    def terms(self, Z: Array, weights: Weights = None, *, second: bool = False) -> Terms:
         """Evaluate at codes (b, m)."""
         ones = np.ones(Z.shape[1])
-        return signed_power(Z, ones, self.p, 0 * ones, self.p * ones, weights, stride)
+        return signed_power(Z, ones, self.p, 0 * ones, self.p * ones, weights, second=second)
 
 
 @dataclass(frozen=True)
@@ -80,18 +85,22 @@ class SignedLp(FixedFunction):
     std: Array = field(default_factory=unknown)  # (m,) of the codes
     moment: Array = field(default_factory=unknown)  # (m,) E |x|^p
     sign: Array = field(default_factory=unknown)  # (m,)
+    has_changed: bool = False  # whether the last refit has reversed a sign
 
     def refit(self, codes: Codes, blur: Array | None = None, *, choose: bool = False) -> Self:  # noqa: ARG002
         """Find the atoms with sub-Gaussian codes."""
-        sums = codes.sum(lambda Z, half, weights: power_moments(Z, codes.std, self.p, weights))  # noqa: ARG005
+        std, p = codes.std, self.p
+        sums = codes.sum(lambda Z, half, weights: power_moments(Z, std, p, weights))  # noqa: ARG005
         low, high = sums / codes.n_samples
-        sub_gaussian = self.flat | (high < (self.p - 1) * low)
-        return replace(self, std=codes.std, moment=high, sign=np.where(sub_gaussian, -1.0, 1.0))
+        sub_gaussian = self.flat | (high < (p - 1) * low)
+        sign = np.where(sub_gaussian, -1.0, 1.0)
+        has_changed = bool(self.sign.size and np.any(sign != self.sign))
+        return replace(self, std=std, moment=high, sign=sign, has_changed=has_changed)
 
-    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
+    def terms(self, Z: Array, weights: Weights = None, *, second: bool = False) -> Terms:
         """Evaluate at codes (b, m)."""
         linear = np.where(self.sign < 0, 2 * self.moment, 0.0)
-        _, g, slope = signed_power(Z, self.std, self.p, linear, self.sign, None, stride)
+        _, g, slope = signed_power(Z, self.std, self.p, linear, self.sign, second=second)
         value = float(np.sum(self.sign * (self.moment - gaussian_moment(self.p)))) / self.p
         return Terms(value * float(len(Z) if weights is None else np.sum(weights)), g, slope)
 
@@ -107,6 +116,6 @@ class SmoothNorm(FixedFunction):
         """Compute the unit."""
         return replace(self, unit=math.sqrt(np.mean(codes.std**2)))
 
-    def terms(self, Z: Array, weights: Weights = None, stride: int = 1) -> Terms:
+    def terms(self, Z: Array, weights: Weights = None, *, second: bool = False) -> Terms:
         """Evaluate at codes (b, m)."""
-        return smooth_norm(Z, self.unit, self.p, weights, stride)
+        return smooth_norm(Z, self.unit, self.p, weights, second=second)

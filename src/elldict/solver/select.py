@@ -13,8 +13,9 @@ from elldict.samples.normalization import Normalization
 from elldict.samples.order import Order, map_rows
 from elldict.samples.statistics import count_samples
 from elldict.samples.subsample import Subset
-from elldict.solver.climb import NewtonAscent, Observer, Reason, State, climb
+from elldict.solver.climb import NO_JOURNAL, Journal, NewtonAscent, Observer, Reason, State, T, climb
 from elldict.solver.density import Density
+from elldict.solver.kernels import power_moments
 from elldict.solver.objectives import Objective, SignedLp, SmoothNorm
 from elldict.solver.starts import find_start
 
@@ -22,7 +23,10 @@ PILOT_DONE, DONE = 1 / 256, 1 / 4  # fraction of the rise by chance at which a c
 RACE_DONE = 1 / 64  # the same for pilots that are to be compared
 PILOT_ITER = 60  # maximum number of iterations of a pilot
 FOLDS = 4  # of the cross-validation for few samples
-CLEAR = 3.0  # standard errors beyond which a gain needs no further folds
+CLEAR = 2.0  # standard errors beyond which a gain needs no further folds
+PEAKED = 4.0  # kurtosis (Gaussian: 3) of all codes of l_1 above which no other pilot is tried
+
+L1, FLAT = "l1", "-l4"  # names of pilots
 
 Model = Normalization | None
 """Samples whose codes are independent: normalised samples, or raw samples (None)."""
@@ -56,6 +60,7 @@ class Climber:
     max_iter: int
     least_blur: float = 0.0
     observers: Sequence[Observer] = ()
+    journal: Journal = NO_JOURNAL
     climbs: list[tuple[float, int, Reason]] = field(default_factory=list)  # sample size, iterations, reason to end
 
     def climb_pilot(
@@ -68,15 +73,20 @@ class Climber:
     def climb_likelihood(self, subset: Subset, state: State, model: Model) -> State:
         """Maximise the likelihood of a model, from the state of another climb."""
         ascent = NewtonAscent(view(subset, model), DONE, self.least_blur)
-        return self._climb(State(state.A, state.objective), ascent, self.max_iter)
+        return self._climb(State(state.A, state.objective, blur=state.blur), ascent, self.max_iter)
 
     def _climb(self, state: State, ascent: NewtonAscent, max_iter: int) -> State:
         """Run and record a climb; after an observer has stopped one, no other starts."""
         if self.was_stopped:
             return replace(state, reason=Reason.STOPPED)
-        state = climb(state, ascent, max_iter, self.observers)
+        state = climb(state, ascent, max_iter, self.observers, self.journal)
         self.climbs.append((count_samples(ascent.samples.samples), state.iteration, state.reason))
         return state
+
+    def once(self, compute: Callable[[], T]) -> T:
+        """Return a result of climbs, computed or stored with their record."""
+        result, self.climbs[:] = self.journal.once(lambda: (compute(), tuple(self.climbs)))
+        return result
 
     @property
     def was_stopped(self) -> bool:
@@ -89,15 +99,24 @@ def view(subset: Subset, model: Model) -> Subset:
     return subset if model is None else subset.normalize(model)
 
 
-def list_pilots(p: float, models: Sequence[Model], *, flat: bool) -> list[Pilot]:
-    """List pilots: l_1 for sparse codes, signed l_p for codes of mixed kinds, minus l_4 for sub-Gaussian ones."""
-    pilots = [Pilot("l1", SmoothNorm(), models[-1], models), make_lp_pilot(p, models)]
-    return [*pilots, Pilot("l4", SignedLp(4, flat=True), models[0], models[:1])] if flat else pilots
+def list_pilots(p: float, models: Sequence[Model], *, flat: bool, refine: bool) -> list[Pilot]:
+    """List pilots: l_1 for sparse codes, signed l_p for codes of mixed kinds, minus l_4 for sub-Gaussian ones.
+
+    Scaled samples are for l_1 alone if other models may be chosen. Without refinement l_p is the only one.
+    """
+    lp = Pilot(f"l{p:g}", SignedLp(p) if p > 2 else SmoothNorm(p), models[0], models[:1])
+    if not refine:
+        return [lp]
+    pilots = [Pilot(L1, SmoothNorm(), models[-1], models)]
+    if p != 1:
+        pilots.append(lp)
+    return [*pilots, Pilot(FLAT, SignedLp(4, flat=True), models[0], models[:1])] if flat else pilots
 
 
-def make_lp_pilot(p: float, models: Sequence[Model]) -> Pilot:
-    """Make the l_p pilot, which is not used with normalised samples if other models may be chosen."""
-    return Pilot(f"l{p:g}", SignedLp(p) if p > 2 else SmoothNorm(p), models[0], models[:1])
+def repeat_pilot(name: str, p: float, models: Sequence[Model], model: Model, *, refine: bool) -> Pilot:
+    """Return the pilot of this name, for a given model only."""
+    pilots = list_pilots(p, models, flat=True, refine=refine)
+    return next(replace(pilot, suits=[model]) for pilot in pilots if pilot.name == name)
 
 
 def are_flat(order: Order, n: int) -> bool:
@@ -116,14 +135,29 @@ def judge(
 
 
 def choose_candidate(subset: Subset, order: Order, pilots: Sequence[Pilot], climber: Climber) -> Candidate:
-    """Run all pilots, and choose the pair of pilot and model with the highest held-out likelihood."""
-    start, candidates, density = find_start(subset.white), [], None
+    """Run the pilots, and choose the pair of pilot and model with the highest held-out likelihood.
+
+    Pilots for sub-Gaussian codes cannot win where all codes that l_1 has found are clearly super-Gaussian.
+    """
+    start, density = find_start(subset.white), None
+    candidates: list[Candidate] = []
     for pilot in pilots:
         A = climber.climb_pilot(subset, start, pilot, done=RACE_DONE).A
         for model in pilot.suits:
             value, density = judge(subset, order, A, model, Density.begin(len(A), density))
             candidates.append(Candidate(pilot, A, model, value, density))
-    return max(candidates, key=lambda candidate: candidate.value)
+        best = max(candidates, key=lambda candidate: candidate.value)
+        if pilot.name == L1 and np.all(measure_kurtosis(subset, best) > PEAKED):
+            break
+    return best
+
+
+def measure_kurtosis(subset: Subset, candidate: Candidate) -> Array:
+    """Compute E z^4 / (E z^2)^2 (m,) of the codes of a candidate."""
+    codes = view(subset, candidate.model).encode(candidate.A)
+    std = codes.std
+    _, fourth = codes.sum(lambda Z, half, weights: power_moments(Z, std, 4.0, weights))  # noqa: ARG005
+    return np.asarray(fourth / codes.n_samples)
 
 
 def choose_model(subset: Subset, order: Order, state: State, models: Sequence[Model]) -> Model:
@@ -140,7 +174,7 @@ def get_widths(state: State) -> Array:
     return state.objective.narrowest
 
 
-def is_worth_climbing(gather: Callable[[Order], Subset], order: Order, candidate: Candidate, climber: Climber) -> bool:
+def cross_validate(gather: Callable[[Order], Subset], order: Order, candidate: Candidate, climber: Climber) -> bool:
     """Return whether the likelihood improves on its pilot in cross-validation, with atoms fitted per fold.
 
     Folds are evaluated until the difference is clear.

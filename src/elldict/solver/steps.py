@@ -51,9 +51,14 @@ class QuasiNewton:
     longest: float = LONGEST
     n_shortened: int = 0
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the last step has been shortened as often as is allowed."""
+        return self.n_shortened > MAX_SHORTER
+
     def fell(self, value: float) -> bool:
-        """Return whether the last step lowered the value and can be shortened."""
-        if self.last is None or self.n_shortened == MAX_SHORTER:
+        """Return whether the last step lowered the value."""
+        if self.last is None:
             return False
         return value < self.last.value - FALL * abs(self.last.value)
 
@@ -69,10 +74,9 @@ class QuasiNewton:
         """Step towards the maximum of a quadratic model; `forget` clears the memory if the objective changed."""
         longest = self.longest if self.n_shortened else min(LONGEST, 2 * self.longest)
         pairs = () if forget else self._remember(at.slope)
-        angles = solve_two_loops(at.slope, at.curvature, pairs)
-        if np.sum(angles * at.slope) <= 0:
-            pairs, angles = (), at.slope / at.curvature
-        angles = np.clip(angles, -LONGEST_ANGLE, LONGEST_ANGLE)
+        angles = limit(solve_two_loops(at.slope, at.curvature, pairs))
+        if np.vdot(angles, at.slope) <= 0:  # not a direction in which the objective increases
+            pairs, angles = (), limit(at.slope / at.curvature)
         length = math.sqrt(np.sum(angles * angles) / len(A))
         angles = angles * min(1.0, longest / max(length, 1e-300))
         return QuasiNewton(Trial(A, at.value, at.slope, angles), pairs, longest), rotate(A, angles)
@@ -82,22 +86,27 @@ class QuasiNewton:
         if self.last is None:
             return self.pairs
         angles, change = self.last.angles, self.last.slope - slope
-        product = float(np.sum(angles * change))
-        if product <= LEAST_PRODUCT * math.sqrt(np.sum(angles * angles) * np.sum(change * change)):
+        product = float(np.vdot(angles, change))
+        if product <= LEAST_PRODUCT * math.sqrt(np.vdot(angles, angles) * np.vdot(change, change)):
             return self.pairs
         return (*self.pairs[1 - MEMORY :], (angles, change, product))
+
+
+def limit(angles: Array) -> Array:
+    """Limit the angle of every pair."""
+    return np.clip(angles, -LONGEST_ANGLE, LONGEST_ANGLE)
 
 
 def solve_two_loops(slope: Array, curvature: Array, pairs: tuple[tuple[Array, Array, float], ...]) -> Array:
     """Apply the inverse Hessian of L-BFGS to a slope (Nocedal and Wright, algorithm 7.4)."""
     angles, shares = slope, []
     for along, change, product in reversed(pairs):
-        shares.append(np.sum(along * angles) / product)
+        shares.append(np.vdot(along, angles) / product)
         angles = angles - shares[-1] * change
     angles = angles / curvature
     if pairs:
         _, change, product = pairs[-1]
-        angles = angles * (product / np.sum(change**2 / curvature))
+        angles *= product / np.vdot(change, change / curvature)
     for along, change, product in pairs:
-        angles = angles + (shares.pop() - np.sum(change * angles) / product) * along
+        angles += (shares.pop() - np.vdot(change, angles) / product) * along
     return angles
