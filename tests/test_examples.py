@@ -21,6 +21,7 @@ def run_example(monkeypatch):
 
     def run(name):
         plt.switch_backend("agg")
+        plt.close("all")  # what other tests have left open
         return runpy.run_path(str(FOLDER / f"{name}.py")) | {"n_figures": len(drawn)}
 
     yield run

@@ -56,7 +56,12 @@ _HOMES = {
 }
 
 if os.environ.get("ELLDICT_CORE") == "new":  # until the public names are those of the new core
-    _HOMES |= {"Iteration": "history", "LpDictionaryLearning": "dictionary_learning", "LpICA": "ica"}
+    _HOMES |= {
+        "Iteration": "history",
+        "LpDictionaryLearning": "dictionary_learning",
+        "LpICA": "ica",
+        "load": "model_file",
+    }
 
 
 def __getattr__(name: str) -> Any:

@@ -18,9 +18,9 @@ Rule = Callable[[Array], Array]
 
 GRID_POINTS, GRID_END = 600, 20.0  # of codes, geometric on each side of zero; largest, in standard deviations
 GRID_START = 0.01  # smallest code of the grid, relative to the noise
-BIN = 0.1  # relative width of a bin of |code|
+BIN = 0.2  # relative width of a bin of |code|
 SMALLEST, LARGEST = 1e-11, 1e4  # first and last bin, relative to the largest standard deviation of a code
-ROUNDS, SETTLED = 300, 1e-6  # of expectation-maximisation: maximum, and largest change of a density at the end
+ROUNDS, SETTLED = 150, 1e-5  # of expectation-maximisation: maximum, and largest change of a density at the end
 
 
 class CodeDensity(Protocol):
@@ -170,7 +170,7 @@ def fit_spike_slab(Z: Array, weights: Array | None = None, resolution: float = 1
 
 
 def count_squares(squares: Array, weights: Array | None, largest: float) -> tuple[Array, Array]:
-    """Count squared codes (r, m) in bins of equal relative width; return counts (m, B) and the centres (B,)."""
+    """Count squared codes (r, m) in bins of equal relative width; return counts (m, B) and their means (B,)."""
     m = squares.shape[1]
     n_bins = int(np.log(LARGEST / SMALLEST) / BIN)
     with np.errstate(divide="ignore"):
@@ -180,8 +180,8 @@ def count_squares(squares: Array, weights: Array | None, largest: float) -> tupl
     flat = np.bincount((bins + n_bins * np.arange(m)).ravel(), each, minlength=m * n_bins)
     counts = flat.reshape(m, n_bins).astype(np.float64)
     used = counts.any(axis=0)
-    centres = largest * (SMALLEST * np.exp(BIN * (np.arange(n_bins) + 0.5))) ** 2
-    return counts[:, used], centres[used]
+    sums = np.bincount(bins.ravel(), squares.ravel() if each is None else each * squares.ravel(), minlength=n_bins)
+    return counts[:, used], np.maximum(sums[used] / counts[:, used].sum(axis=0), largest * SMALLEST**2)
 
 
 def make_grid(std: Array, noise: Array) -> Array:

@@ -16,13 +16,17 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from elldict.blas import one_blas_thread
+from elldict.checkpoint import check_arguments, describe_fit, open_checkpoint
 from elldict.denoising import Distribution, Rule, fit_spike_slab
+from elldict.exceptions import NoCheckpointWarning
 from elldict.fit import Options, fit
 from elldict.history import Callback, Iteration, Recorder
+from elldict.model_file import save_model
 from elldict.progress import show_progress
 from elldict.result import Result
 from elldict.samples.arrays import ArraySamples, to_numpy
 from elldict.samples.base import Array
+from elldict.solver.climb import Journal
 from elldict.transform import (
     chain,
     convert_like,
@@ -41,10 +45,10 @@ from elldict.validation import (
     check_groups,
     check_noise,
     check_parameters,
-    check_random_generator,
     check_same_space,
     check_samples,
     check_weights,
+    draw_seed,
 )
 from elldict.warnings import Finding
 
@@ -130,20 +134,24 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         callback : callable, default=None
             Called with an :class:`~elldict.Iteration` after each iteration; the fit stops when it returns True.
         checkpoint : str or path-like, default=None
-            Not available yet.
+            File (.npz) to which the state of the fit is written from time to time, and when it ends or is interrupted.
+            A file that exists is an error unless the fit is resumed.
         resume : bool, default=False
-            Not available yet.
+            Whether to continue from the checkpoint. The result has the same bits as that of a fit that was never
+            interrupted, on the same machine with the same libraries. A checkpoint of other data or parameters is
+            refused. If there is none, the fit starts from the beginning, with a warning.
 
         Returns
         -------
         Self
             The estimator itself.
         """
-        if checkpoint is not None or resume:
-            raise NotImplementedError("checkpoint and resume are not available yet; leave them out.")
         before = dict(vars(self))
         try:
-            findings = self._fit(X, sample_weight, groups, callback)
+            if check_arguments(checkpoint, resume):
+                message = f"There is no checkpoint {checkpoint} to resume from: the fit starts from the beginning."
+                issue([Finding(NoCheckpointWarning, message)])
+            findings = self._fit(X, sample_weight, groups, callback, checkpoint)
             self.warnings_ = tuple((finding.category.__name__, finding.message) for finding in findings)
             issue(findings)
         except BaseException:  # also Ctrl-C, and warnings that are turned into errors
@@ -151,7 +159,14 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             raise
         return self
 
-    def _fit(self, X: Any, sample_weight: Any, groups: Any, callback: Callback | None) -> list[Finding]:
+    def _fit(
+        self,
+        X: Any,
+        sample_weight: Any,
+        groups: Any,
+        callback: Callback | None,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> list[Finding]:
         """Check everything, fit, and set the fitted attributes; return what is to be warned of."""
         check_parameters(self, self._rules)
         check_callback(callback)
@@ -162,12 +177,16 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         options = self._make_options(n_components, has_groups=labels is not None)
         with ExitStack() as stack:
             n_threads = stack.enter_context(one_blas_thread())
-            callbacks = [] if callback is None else [callback]
+            callbacks, journal = [] if callback is None else [callback], Journal()
             if self.verbose:
-                callbacks.insert(0, stack.enter_context(show_progress(type(self).__name__)))
+                line = stack.enter_context(show_progress(type(self).__name__))
+                callbacks, journal = [line, *callbacks], Journal(line.show_part)
             recorder = Recorder(callbacks)
             samples = ArraySamples(X, n_threads, weights)
-            result = fit(samples, options, observers=[recorder], groups=labels)
+            if checkpoint is not None:
+                about = describe_fit(samples, labels, options, self.random_state)
+                journal = stack.enter_context(open_checkpoint(checkpoint, about, recorder, journal.show_part))
+            result = fit(samples, options, observers=[recorder], groups=labels, journal=journal)
             self._keep(result, X, weights)
         self.history_ = tuple(recorder.history)
         return [*findings, *result.findings]
@@ -188,7 +207,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             error_bars=(not is_power or has_groups) if isinstance(wanted, str) else bool(wanted),
-            random_state=check_random_generator(self.random_state),
+            random_state=draw_seed(self.random_state),
         )
 
     def _choose_n_components(self, shape: tuple[int, int]) -> tuple[int | None, list[Finding]]:
@@ -344,6 +363,21 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         logs = to_numpy(self.score_samples(X))
         return float(np.average(logs, weights=check_weights(sample_weight, len(logs))))
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted estimator to a file, which :func:`elldict.load` reads.
+
+        The file is complete or absent: an older model is kept until the new one is written. A `random_state` that is
+        not an integer is not kept, and arrays of other libraries are stored as NumPy arrays.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write, usually ``.npz``. An older model is replaced.
+        overwrite : bool, default=False
+            Whether to replace a file that is not an elldict model, too.
+        """
+        save_model(self, path, overwrite=overwrite)
 
     def _check_samples(self, X: Any, method: str) -> Any:
         """Check that the estimator is fitted, its parameters, and samples to be transformed."""

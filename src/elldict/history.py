@@ -60,13 +60,11 @@ class Recorder:
         self.callbacks = callbacks
         self.history: list[Iteration] = []
         self.began = perf_counter()
-        self.last = 0  # iteration within the climb
 
     def __call__(self, state: State) -> bool:
         """Record a state, and return whether a callback stops the fit."""
         before = self.history[-1].stage if self.history else 0
-        stage = before + (state.iteration <= self.last)
-        self.last = state.iteration
+        stage = before + (state.iteration == 1 and bool(self.history))
         seconds = perf_counter() - self.began
         iteration = Iteration(stage, len(self.history) + 1, state.value, state.length, seconds, state.A.copy())
         self.history.append(replace(iteration, components=None))

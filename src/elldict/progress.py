@@ -4,24 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from elldict.history import Callback, Iteration
+from elldict.history import Iteration
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Line:
+    """The line of a fit: its iterations, then the parts of the samples that are fitted for error bars."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self.progress = progress
+        self.name = name
+        self.task: TaskID = progress.add_task(f"{name}: first passes", total=None)
+
+    def __call__(self, iteration: Iteration) -> None:
+        """Show stage, iteration and step."""
+        text = f"stage {iteration.stage}, iteration {iteration.iteration}, step {iteration.step:.1e}"
+        self.progress.update(self.task, description=f"{self.name}: {text}")
+
+    def show_part(self, number: int, n_parts: int) -> None:
+        """Show which part is fitted."""
+        self.progress.update(self.task, description=f"{self.name}: error bars, part {number} of {n_parts}")
 
 
 @contextmanager
-def show_progress(description: str) -> Iterator[Callback]:
-    """Show stage, iteration, step and time until the context ends, also by an exception or Ctrl-C."""
+def show_progress(name: str) -> Iterator[Line]:
+    """Show a line with the elapsed time until the context ends, also by an exception or Ctrl-C."""
     from rich.console import Console  # noqa: PLC0415  a fit without progress does not need rich
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
-    text = (
-        "{task.description}: stage {task.fields[stage]}, iteration {task.completed:.0f}, step {task.fields[step]:.1e}"
-    )
-    columns = (SpinnerColumn(), TextColumn(text), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(description, total=None, stage=0, step=float("inf"))
-
-        def show(iteration: Iteration) -> None:
-            progress.update(task, completed=iteration.iteration, stage=iteration.stage, step=iteration.step)
-
-        yield show
+        yield Line(progress, name)

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
 from elldict.samples.arrays import to_numpy
-from elldict.samples.base import Array, Index, cut_blocks
+from elldict.samples.base import Array, Index, cut_blocks, refuse_not_finite
 
 MAX_FEATURES = 10_000
 """Number of features above which fewer samples than features are refused: X is probably transposed."""
@@ -244,18 +244,6 @@ def refuse_words(X: Any) -> None:
                 ) from None
 
 
-def refuse_not_finite(rows: NDArray[Any], start: int, names: list[Any] | None = None) -> None:
-    """Raise an error that names the sample and feature of the first NaN or infinity in a block."""
-    if rows.dtype.kind != "f" or np.all(np.isfinite(rows)):
-        return
-    row, column = np.argwhere(~np.isfinite(rows))[0]
-    found = "NaN" if np.isnan(rows[row, column]) else "infinity"
-    feature = f"feature {column}" if names is None else f"feature {column}, column {names[column]!r}"
-    raise ValueError(
-        f"Input X contains {found} (sample {start + row}, {feature}). Drop such samples, or impute these entries."
-    )
-
-
 def refuse_transposed(n_samples: int, n_features: int) -> None:
     """Raise an error if X has so many features that its moments would fill the memory, and fewer samples."""
     if n_features > MAX_FEATURES and n_samples < n_features:
@@ -342,18 +330,18 @@ def find_space(array: Any) -> str:
     return f"{name} ({array_api_compat.device(array)})"
 
 
-def check_random_generator(random_state: Any) -> np.random.Generator:
-    """Return the generator for a random_state of scikit-learn, or the generator that was passed.
+def draw_seed(random_state: Any) -> int:
+    """Draw the seed of a fit from a random_state of scikit-learn, or from a generator.
 
-    An integer seeds a stream that differs from those of functions that make data: with the same seed, a fit would
-    otherwise start at the dictionary that was drawn.
+    An integer is not used as it is: functions that make data with the same seed would draw the dictionary at which the
+    fit starts.
     """
-    if isinstance(random_state, np.random.Generator):
-        return random_state
     if random_state is None or isinstance(random_state, Integral):
         seed = None if random_state is None else int(random_state)
-        return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
-    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+        random_state = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    return int(check_random_state(random_state).randint(2**31))
 
 
 def read_numbers(values: Any, name: str) -> Array:

@@ -1,0 +1,330 @@
+"""Bad inputs and numerical limits of one fit in memory; numbers are those of the list of faults."""
+
+import multiprocessing
+import pickle
+import tracemalloc
+import warnings
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import sklearn.datasets
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from elldict import estimator
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.dictionary_learning import LpDictionaryLearning
+from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
+from elldict.ica import LpICA
+from elldict.metrics import recovery_error
+from elldict.samples import base
+from elldict.samples.base import cut_blocks
+from elldict.solver import steps
+from tests.fits import draw, draw_atoms, measure_errors
+
+BOTH = pytest.mark.parametrize("kind", [LpDictionaryLearning, LpICA])
+POWER = {"solver": "power", "random_state": 0, "max_iter": 3000}
+
+
+@pytest.fixture(scope="module", name="X")
+def samples():
+    X = make_bernoulli_gaussian(2000, 6, density=0.3, noise_std=0.1, random_state=0)[0]
+    X.setflags(write=False)
+    return X
+
+
+@pytest.fixture(scope="module")
+def expected(X):
+    return {kind: fit(kind, X).components_ for kind in (LpDictionaryLearning, LpICA)}
+
+
+def fit(kind, X, **options):
+    return kind(**{"error_bars": False, **options}).fit(X)
+
+
+def is_orthonormal(A):
+    return np.allclose(A @ A.T, np.eye(len(A)), atol=1e-12)
+
+
+@BOTH
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("sample", [0, 71_234, 99_999])
+def test_fault_01_bad_entry_is_named(kind, bad, sample):
+    X = np.ones((100_000, 3))
+    X[sample, 1] = bad
+    found = "NaN" if np.isnan(bad) else "infinity"
+    with pytest.raises(ValueError, match=rf"contains {found} \(sample {sample}, feature 1\)"):
+        fit(kind, X)
+
+
+@BOTH
+def test_fault_02_zeros_raise_an_error(kind):
+    with pytest.raises(ValueError, match="do not vary"):
+        fit(kind, np.zeros((100, 4)))
+
+
+def test_fault_02_equal_samples_raise_an_error_when_centred():
+    with pytest.raises(ValueError, match="do not vary"):
+        fit(LpICA, np.full((100, 4), 0.1))
+
+
+@BOTH
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-12, 1e12, 1e150, 1e300])
+def test_fault_02_any_scale_gives_the_same_atoms(kind, scale, X, expected):
+    found = fit(kind, X * scale)
+    factor = scale if kind is LpICA else 1
+    assert_allclose(found.components_ * factor, expected[kind], atol=1e-9)
+    assert_allclose(found.inverse_transform(found.transform(X * scale)), X * scale, atol=1e-9 * scale)
+    assert_allclose(found.density_, 0.3, atol=0.05)
+
+
+@BOTH
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
+def test_fault_02_any_scale_gives_the_same_atoms_in_single_precision(kind, scale, X, expected):
+    found = fit(kind, (X * scale).astype(np.float32))
+    factor = scale if kind is LpICA else 1
+    assert_allclose(found.components_.astype(float) * factor, expected[kind], atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_fault_50_samples_of_extreme_size_have_a_score(scale, X):
+    one, other = fit(LpDictionaryLearning, X), fit(LpDictionaryLearning, X * scale)
+    assert other.score(X * scale) == pytest.approx(one.score(X) - 6 * np.log(scale), rel=1e-6)
+
+
+@pytest.mark.parametrize("p", [8, 20, 60])
+@pytest.mark.parametrize("options", [{"refine": None}, POWER], ids=["auto", "power"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_fault_03_large_p_does_not_overflow(p, options, X):
+    with np.errstate(over="raise", invalid="raise"):
+        model = fit(LpDictionaryLearning, X, p=p, **options)
+    assert is_orthonormal(model.components_)
+    assert np.isfinite(model.objective_)
+
+
+# Row 4, wrong p: tests/test_validation.py
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 1.9])
+def test_fault_04_p_below_2_finds_the_dictionary(p):
+    X, dictionary, _ = make_bernoulli_gaussian(4000, 6, density=0.2, random_state=0)
+    assert recovery_error(fit(LpDictionaryLearning, X, p=p, refine=None).components_, dictionary) < 0.02
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "bool", "float16", ">f8", "longdouble"])
+def test_fault_05_other_types_equal_the_float64_fit(kind, dtype, X):
+    other = (X > 0.5) if dtype == "bool" else (20 * X + (100 if dtype == "uint16" else 0)).clip(-100, 500).astype(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of samples that are not white, or no sums of atoms any more
+        one, two = fit(kind, other), fit(kind, other.astype(np.float64))
+    rtol = 1e-3 if dtype == "float16" else 1e-7  # attributes are float32
+    assert_allclose(one.components_, two.components_, rtol=rtol, atol=1e-6 if dtype == "float16" else 1e-9)
+
+
+# Rows 6 and 7, types and shapes that are refused: tests/test_validation.py
+
+
+@BOTH
+def test_fault_06_objects_that_are_numbers_are_converted(kind, X, expected):
+    assert_array_equal(fit(kind, X.astype(object)).components_, expected[kind])
+    assert_array_equal(fit(kind, X.tolist()).components_, expected[kind])
+
+
+def test_fault_08_fewer_samples_than_features_are_warned_of(rng):
+    with pytest.warns(NotIdentifiableWarning, match="too few"):
+        model = fit(LpDictionaryLearning, rng.standard_normal((5, 12)))
+    assert is_orthonormal(model.components_)
+
+
+def test_fault_08_more_components_than_features_raise_an_error(X):
+    with pytest.raises(ValueError, match="n_components=7 is larger than the number of features, 6"):
+        fit(LpDictionaryLearning, X, n_components=7)
+
+
+def test_fault_09_samples_far_from_white_are_warned_of(X):
+    with pytest.warns(NotWhiteWarning, match="whiten=True") as caught:
+        fit(LpDictionaryLearning, X * np.array([1, 1, 1, 1, 1, 10]))
+    ratio = float(str(caught[0].message).split(" is ")[2].split(" times")[0])
+    assert 80 < ratio < 130
+
+
+@pytest.mark.parametrize("n_gaussian", [0, 1, 2, 4])
+def test_fault_10_gaussian_sources_are_named_if_there_are_two(n_gaussian):
+    S = np.c_[draw("laplace", 4000, 4 - n_gaussian), draw("gauss", 4000, n_gaussian, seed=1)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = fit(LpICA, S @ draw_atoms(4))
+    assert [w.category for w in caught] == [NotIdentifiableWarning] * (n_gaussian > 1)
+    if n_gaussian > 1:
+        codes = np.abs(np.corrcoef(model.transform(S @ draw_atoms(4)).T, S.T)[:4, 4:])
+        gaussian = np.flatnonzero(np.argmax(codes, axis=1) >= 4 - n_gaussian)
+        assert f"Components {', '.join(map(str, gaussian))} are" in str(caught[0].message)
+
+
+def test_fault_10_sub_gaussian_sources_are_found():
+    S, mixing = draw("uniform", 4000, 4), np.random.default_rng(2).standard_normal((4, 4))
+    assert np.all(measure_errors(mixing, fit(LpICA, S @ mixing.T).mixing_) < 0.02)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1, 1e200])
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.NotWhiteWarning")
+@BOTH
+def test_fault_11_rank_is_found_at_any_scale(kind, scale, X):
+    deficient = scale * np.c_[X, X[:, :2], np.zeros(len(X))]
+    with pytest.warns(RankWarning, match="rank 6 < 9"):
+        model = fit(kind, deficient)
+    assert model.n_components_ == 6
+    assert_allclose(model.inverse_transform(model.transform(deficient)), deficient, atol=1e-9 * scale)
+
+
+@BOTH
+@pytest.mark.parametrize("position", [0, 3, 6])
+def test_fault_12_zero_feature_may_be_anywhere(kind, position, X, expected):
+    with pytest.warns(RankWarning):
+        model = fit(kind, np.insert(X, position, 0, axis=1))
+    assert_allclose(np.delete(model.components_, position, axis=1), expected[kind], atol=1e-9)
+    assert_allclose(model.mixing_[position], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("condition", [1e3, 1e9, 1e15, np.inf])
+def test_fault_13_polar_factor_of_a_gradient_is_orthonormal(condition, rng):
+    U, V = (np.linalg.qr(rng.standard_normal((8, 8)))[0] for _ in range(2))
+    G = U * np.r_[np.ones(7), 1 / condition] @ V
+    assert is_orthonormal(steps.polar(G))
+
+
+def test_fault_15_max_iter_is_warned_of(X):
+    with pytest.warns(ConvergenceWarning, match=r"did not converge within max_iter=3 .* Increase max_iter"):
+        model = fit(LpDictionaryLearning, X, solver="power", max_iter=3, random_state=0)
+    assert not model.converged_
+    assert is_orthonormal(model.components_)
+
+
+@pytest.mark.parametrize("law", ["laplace", "uniform", "sparse"])
+def test_fault_16_objective_of_a_climb_never_falls(law):
+    """The step after a fall is a shorter one, from where the last one began."""
+    best, model = {}, fit(LpDictionaryLearning, draw(law, 1000, 5) @ draw_atoms(5), refine=None)
+    for iteration in model.history_:
+        best[iteration.stage] = max(best.get(iteration.stage, -np.inf), iteration.objective)
+    last = {iteration.stage: iteration.objective for iteration in model.history_}
+    for stage, value in last.items():
+        assert value >= best[stage] - 1e-6 * abs(best[stage])
+
+
+@BOTH
+@pytest.mark.parametrize("options", [{}, POWER], ids=["auto", "power"])
+def test_fault_17_equal_fits_have_the_same_bits(kind, options, X):
+    one, other = (fit(kind, X, **options) for _ in range(2))
+    assert_array_equal(one.components_, other.components_)
+    assert one.objective_ == other.objective_
+
+
+@BOTH
+def test_fault_17_fits_with_any_number_of_threads_have_the_same_bits(kind, X, monkeypatch):
+    found = []
+    big = np.tile(X, (20, 1)) + 0.01 * np.random.default_rng(0).standard_normal((40_000, 6))
+    for n_threads in (1, 2, 8):
+        monkeypatch.setattr(estimator, "one_blas_thread", lambda n=n_threads: nullcontext(n))
+        found.append(fit(kind, big).components_)
+    assert_array_equal(found[0], found[1])
+    assert_array_equal(found[0], found[2])
+
+
+@BOTH
+def test_fault_18_copies_and_fit_transform_are_identical(kind, X, expected):
+    model = fit(kind, X)
+    codes = model.transform(X)
+    assert_array_equal(clone(model).fit_transform(X), codes)
+    assert_array_equal(pickle.loads(pickle.dumps(model)).transform(X), codes)
+
+
+@BOTH
+def test_fault_19_memory_maps_and_views_give_the_same_atoms(kind, X, expected, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    wide = np.repeat(X, 2, axis=1)
+    for view in (np.load(tmp_path / "x.npy", mmap_mode="r"), np.asfortranarray(X), wide[:, ::2], X[::-1].copy()[::-1]):
+        before = np.array(view)
+        model = fit(kind, view)
+        assert_allclose(model.components_, expected[kind], atol=1e-10)
+        assert_allclose(model.transform(view), model.transform(X), atol=1e-12)
+        assert_array_equal(view, before)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+def test_fault_20_transform_takes_memory_for_codes_and_a_few_blocks(dtype):
+    X = (100 * draw("noisy", 200_000, 8)).astype(dtype)
+    model = LpICA(error_bars=False).fit(X[:2000])
+    tracemalloc.start()
+    codes = model.transform(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < codes.nbytes + 20e6
+
+
+@BOTH
+@pytest.mark.parametrize("rows", [1, 7, 1999, 2000, 2001])
+def test_fault_21_block_size_does_not_matter(kind, rows, X, expected, monkeypatch):
+    X = X[:300] if rows == 1 else X  # blocks of one row take long
+    reference = fit(kind, X).components_
+    seen = []
+
+    def cut(r, n):
+        seen.append(r)
+        return [(i, min(i + rows, r)) for i in range(0, r, rows)]
+
+    monkeypatch.setattr(base, "cut_blocks", cut)
+    assert_allclose(fit(kind, X).components_, reference, atol=1e-9)
+    assert len(X) in seen
+
+
+def test_fault_22_blocks_of_more_than_2_to_31_numbers_are_addressed():
+    blocks = cut_blocks(2**33, 3)
+    assert blocks[-1][1] == 2**33
+    assert all(one[1] == other[0] for one, other in zip(blocks[-5:-1], blocks[-4:], strict=True))
+
+
+# Row 23, fits in threads and forked processes: tests/test_blas.py
+
+
+def fit_in_a_process(X):
+    return LpICA(error_bars=False).fit(X).components_
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_fault_23_fits_in_processes_equal_serial_ones(method, X):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    X = X[:500]
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        found = pool.apply_async(fit_in_a_process, (np.array(X),)).get(60)
+    assert_array_equal(found, fit_in_a_process(np.array(X)))
+
+
+# Rows 52 to 63, as far as they concern one fit
+
+
+@pytest.mark.parametrize("ratio", [1, 10, 100])
+def test_fault_52_error_of_weak_sources_is_that_of_their_columns(ratio):
+    """2 strong and 4 weak sources."""
+    strengths = np.r_[np.full(2, float(ratio)), np.ones(4)]
+    mixing = draw_atoms(6) * strengths
+    model = LpICA().fit(draw("laplace", 5000, 6) @ mixing.T)
+    true = float(np.mean(measure_errors(mixing, model.mixing_)))
+    assert 1 / 3 < model.expected_error_ / true < 3
+
+
+def test_fault_53_error_bars_do_not_jump_between_numbers_of_components():
+    X = sklearn.datasets.load_digits().data.astype(float)[:900]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stated = [LpICA(k, max_iter=200).fit(X).expected_error_ for k in (9, 10, 11)]
+    assert max(stated) < 4 * min(stated)
+
+
+def test_fault_63_low_rank_is_warned_of(rng):
+    X = rng.laplace(size=(500, 2)) @ rng.standard_normal((2, 10))
+    with pytest.warns(RankWarning, match="rank 2 < 10"):
+        assert fit(LpICA, X).n_components_ == 2

@@ -1,0 +1,165 @@
+"""LpICA compared with scikit-learn's FastICA: names, shapes, units, warnings and conventions."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import signal
+from sklearn.decomposition import FastICA
+
+from elldict.dictionary_learning import LpDictionaryLearning
+from elldict.exceptions import NotWhiteWarning, RankWarning
+from elldict.ica import LpICA
+
+N_SAMPLES, N_FEATURES = 5000, 6
+WHITEN = pytest.mark.parametrize("whiten", ["unit-variance", "arbitrary-variance"])
+
+
+@pytest.fixture(scope="module")
+def sources():
+    return np.random.default_rng(0).laplace(size=(N_SAMPLES, N_FEATURES))
+
+
+@pytest.fixture(scope="module", name="X")
+def mixtures(sources):
+    rng = np.random.default_rng(1)
+    return sources @ rng.normal(size=(N_FEATURES, N_FEATURES)) + 5 * rng.normal(size=N_FEATURES)
+
+
+@pytest.fixture(scope="module")
+def white(X):
+    values, directions = np.linalg.eigh(np.cov(X.T, bias=True))
+    return (X - X.mean(axis=0)) @ directions / np.sqrt(values)
+
+
+def correlate(found, true):
+    """Largest absolute correlation of each true source with a found one."""
+    return np.abs(np.corrcoef(found.T, true.T)[: found.shape[1], found.shape[1] :]).max(axis=0)
+
+
+@WHITEN
+@pytest.mark.parametrize("n_components", [None, 4])
+def test_ica_has_the_conventions_of_fastica(X, whiten, n_components):
+    ours = LpICA(n_components, whiten=whiten, error_bars=False)
+    theirs = FastICA(n_components, whiten=whiten, random_state=0, tol=1e-6, max_iter=1000)
+    codes, expected = ours.fit_transform(X), theirs.fit_transform(X)
+    for name in ("components_", "mixing_", "mean_", "whitening_"):
+        assert getattr(ours, name).shape == getattr(theirs, name).shape
+    assert_allclose(ours.mean_, theirs.mean_, rtol=1e-10)
+    assert_allclose(ours.whitening_, theirs.whitening_, rtol=1e-7, atol=1e-9)
+    assert_allclose(codes.std(axis=0), expected.std(axis=0), rtol=1e-8)
+    assert_allclose(codes, (X - ours.mean_) @ ours.components_.T, atol=1e-12)
+    assert_allclose(ours.mixing_, np.linalg.pinv(ours.components_), atol=1e-7)
+    assert_allclose(ours.inverse_transform(codes), theirs.inverse_transform(expected), atol=1e-8)
+    assert ours.n_features_in_ == theirs.n_features_in_
+    assert ours.unmixing_ is ours.components_
+
+
+@WHITEN
+def test_sources_of_fastica_are_recovered(X, sources, whiten):
+    ours, theirs = LpICA(whiten=whiten).fit(X), FastICA(whiten=whiten, random_state=0).fit(X)
+    assert np.all(correlate(ours.transform(X), sources) > 0.99)
+    assert np.all(correlate(ours.transform(X), theirs.transform(X)) > 0.99)
+
+
+def test_ica_is_the_whitened_dictionary(X):
+    ica, dictionary = LpICA().fit(X), LpDictionaryLearning(center=True, whiten=True).fit(X)
+    assert_array_equal(ica.components_, dictionary.unmixing_)
+    assert_array_equal(ica.mixing_, dictionary.components_.T)
+    assert_array_equal(ica.atom_error_, dictionary.atom_error_)
+    assert ica.score(X) == dictionary.score(X)
+
+
+def test_blind_source_separation_of_scikit_learn_works_with_the_import_replaced(rng):
+    time = np.linspace(0, 8, 2000)
+    S = np.c_[np.sin(2 * time), np.sign(np.sin(3 * time)), signal.sawtooth(2 * np.pi * time)]
+    S += 0.2 * rng.normal(size=S.shape)
+    S /= S.std(axis=0)
+    A = np.array([[1, 1, 1], [0.5, 2, 1.0], [1.5, 1.0, 2.0]])
+    X = np.dot(S, A.T)
+    ica = LpICA(n_components=3, whiten="arbitrary-variance")
+    S_ = ica.fit_transform(X)
+    assert np.allclose(X, np.dot(S_, ica.mixing_.T) + ica.mean_)
+    assert np.all(correlate(S_, S) > 0.98)
+
+
+@WHITEN
+def test_too_many_components_are_lowered_with_the_warning_of_fastica(X, whiten):
+    with pytest.warns(UserWarning, match=f"n_components is too large: it will be set to {N_FEATURES}") as caught:
+        ours = LpICA(N_FEATURES + 3, whiten=whiten, error_bars=False).fit(X)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert ours.warnings_[0][0] == "UserWarning"
+    assert_array_equal(ours.components_, LpICA(whiten=whiten, error_bars=False).fit(X).components_)
+
+
+def test_more_components_than_the_rank_are_lowered_to_it(X):
+    doubled = np.hstack([X, X[:, :2]])
+    with pytest.warns(RankWarning):
+        ica = LpICA(N_FEATURES + 1, error_bars=False).fit(doubled)
+    assert ica.components_.shape == (N_FEATURES, N_FEATURES + 2)
+    assert ica.n_components_ == N_FEATURES
+    assert_allclose(ica.inverse_transform(ica.transform(doubled)), doubled, atol=1e-8)
+
+
+def test_as_many_components_as_directions_are_no_reason_for_a_warning(X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert LpICA(N_FEATURES).fit(X).n_components_ == N_FEATURES
+
+
+def test_white_samples_have_orthonormal_components_and_no_mean(white, sources):
+    ours = LpICA(whiten=False).fit(white)
+    theirs = FastICA(whiten=False, random_state=0).fit(white)
+    for name in ("mean_", "whitening_"):
+        assert not hasattr(theirs, name)
+        assert not hasattr(ours, name)
+    assert_allclose(ours.components_ @ ours.components_.T, np.eye(N_FEATURES), atol=1e-10)
+    assert_allclose(ours.transform(white), white @ ours.components_.T, atol=1e-12)
+    assert_allclose(ours.inverse_transform(ours.transform(white)), white, atol=1e-10)
+    assert np.all(correlate(ours.transform(white), sources) > 0.99)
+    assert np.isfinite(ours.score(white))
+
+
+def test_n_components_is_ignored_without_whitening(white):
+    with pytest.warns(UserWarning, match=r"Ignoring n_components with whiten=False\."):
+        ours = LpICA(3, whiten=False).fit(white)
+    assert ours.n_components_ == N_FEATURES
+
+
+def test_samples_that_are_not_white_are_warned_of(X):
+    with pytest.warns(NotWhiteWarning):
+        LpICA(whiten=False, error_bars=False).fit(X)
+
+
+def test_fit_without_whitening_forgets_the_mean_of_an_earlier_fit(X, white):
+    ica = LpICA(error_bars=False).fit(X).set_params(whiten=False).fit(white)
+    assert not hasattr(ica, "mean_")
+    assert_allclose(ica.transform(white), white @ ica.components_.T, atol=1e-12)
+
+
+def test_whitening_is_not_available_before_a_fit():
+    assert not hasattr(LpICA(), "whitening_")
+
+
+def test_whitening_makes_principal_components_of_weighted_samples(X, rng):
+    weights = rng.integers(0, 3, N_SAMPLES)
+    one = LpICA(error_bars=False).fit(X, sample_weight=weights)
+    other = LpICA(error_bars=False).fit(np.repeat(X, weights, axis=0))
+    assert_allclose(one.whitening_, other.whitening_, rtol=1e-6, atol=1e-9)
+
+
+def test_single_precision_is_kept(X):
+    ica = LpICA(error_bars=False).fit(X.astype(np.float32))
+    for name in ("components_", "mixing_", "mean_", "whitening_"):
+        assert getattr(ica, name).dtype == np.float32
+    codes = ica.transform(X.astype(np.float32))
+    assert codes.dtype == ica.inverse_transform(codes).dtype == np.float32
+    assert np.all(correlate(codes, LpICA(error_bars=False).fit_transform(X)) > 1 - 1e-4)
+
+
+def test_output_names_follow_the_class(X):
+    frame = pd.DataFrame(X, columns=[f"sensor {i}" for i in range(N_FEATURES)])
+    codes = LpICA(error_bars=False).set_output(transform="pandas").fit_transform(frame)
+    assert list(codes.columns) == [f"lpica{i}" for i in range(N_FEATURES)]

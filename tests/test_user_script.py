@@ -1,0 +1,84 @@
+"""A small script of a user, read by type checkers: fitted attributes have types."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import elldict
+
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+CACHE = Path(__file__).parents[1] / ".mypy_cache"  # without it, mypy reads the types of NumPy for ten seconds
+
+SCRIPT = """
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.dictionary_learning import LpDictionaryLearning
+from elldict.history import Iteration
+from elldict.ica import LpICA
+
+
+def stop(iteration: Iteration) -> bool:
+    return iteration.step < 1e-3
+
+
+X = np.random.default_rng(0).laplace(size=(1000, 4))
+model = LpDictionaryLearning(p=4, whiten=True).fit(X, callback=stop)
+ica = LpICA(3, whiten="arbitrary-variance", error_bars=False, random_state=0).fit(X, sample_weight=np.ones(1000))
+error: float = model.expected_error_ + ica.noise_std_ + ica.score(X) + ica.objective_ + ica.n_passes_
+count: int = model.n_components_ + ica.n_features_in_ + model.n_iter_ + model.n_samples_seen_
+words: str = model.status_ + (ica.refined_ or "") + model.warnings_[0][1]
+steps: list[float] = [iteration.seconds for iteration in model.history_]
+finished: bool = model.converged_
+"""
+ARRAYS = ["components_", "unmixing_", "mixing_", "mean_", "density_", "scale_", "atom_error_", "whitening_"]
+REVEALED = [f"ica.{name}" for name in ARRAYS]
+REVEALED += [f"ica.{name}(X)" for name in ("fit", "transform", "fit_transform", "inverse_transform", "denoise")]
+REVEALED += ["ica.score_samples(X)"]
+WRONG = """
+from elldict.ica import LpICA
+
+LpICA(n_components="all")
+wrong: str = LpICA().fit([[1.0]]).n_iter_
+LpICA().fit([[1.0]]).converged_.append(1)
+"""
+
+
+def check(tool, folder):
+    """Run a type checker on both scripts; return its lines about each."""
+    (folder / "right.py").write_text(SCRIPT + "".join(f"reveal_type({what})\n" for what in REVEALED))
+    (folder / "wrong.py").write_text(WRONG)
+    source = str(Path(elldict.__file__).parents[1])
+    options = {
+        "mypy": ["--strict", f"--cache-dir={CACHE}", "--follow-imports=silent", "--allow-subclassing-any"],
+        "basedpyright": ["--pythonpath", sys.executable],
+    }[tool]
+    done = subprocess.run(
+        [shutil.which(tool, path=PATH), *options, "right.py", "wrong.py"],
+        env={**os.environ, "MYPYPATH": source},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    lines = done.stdout.splitlines()
+    return [[line for line in lines if f"{name}.py:" in line] for name in ("right", "wrong")]
+
+
+@pytest.mark.parametrize("tool", ["mypy", "basedpyright"])
+def test_type_checker_knows_the_fitted_attributes(tool, tmp_path):
+    if shutil.which(tool, path=PATH) is None:
+        pytest.skip(f"{tool} is not installed")
+    right, wrong = check(tool, tmp_path)
+    assert not [line for line in right if " error" in line]
+    revealed = [line for line in right if "Revealed type" in line or "Type of" in line]
+    assert len(revealed) == len(REVEALED)
+    assert not [line for line in revealed if line.rstrip().endswith('"Any"') or "Unknown" in line]
+    errors = {line.partition("wrong.py:")[2].split(":")[0] for line in wrong if " error" in line}
+    assert errors == {"4", "5", "6"}
