@@ -150,16 +150,15 @@ def fit_spike_slab(Z: Array, weights: Array | None = None, resolution: float = 1
     counts, v = count_squares(squares, weights, float(np.max(second)))
     is_dense = fourth < 3 * second**2
     density, slab, noise = np.where(is_dense, 1.0, 0.5), 2 * second, 0.01 * float(np.mean(second))
-    floor = float(np.min(v))
+    n_codes, floor, tiny = counts.sum(axis=1), float(np.min(v)), np.finfo(float).tiny
     for _ in range(ROUNDS):
+        wide, before = np.maximum(slab, floor), density
         with np.errstate(divide="ignore"):
-            log_odds = np.log(density) - np.log1p(-density)
-        wide = np.maximum(slab, floor)
-        log_ratio = -0.5 * (np.log(wide / noise)[:, None] + v / wide[:, None] - v / noise)
-        kept = counts * expit(log_odds[:, None] + log_ratio)
-        total, before = kept.sum(axis=1), density
-        density, slab = total / counts.sum(axis=1), (kept @ v) / np.maximum(total, np.finfo(float).tiny)
-        n_zeros = float(counts.sum() - total.sum())
+            log_odds = np.log(density) - np.log1p(-density) - 0.5 * np.log(wide / noise)
+        kept = counts * expit(log_odds[:, None] - 0.5 * (1 / wide - 1 / noise)[:, None] * v)
+        total = kept.sum(axis=1)
+        density, slab = total / n_codes, (kept @ v) / np.maximum(total, tiny)
+        n_zeros = float(n_codes.sum() - total.sum())
         if n_zeros > 0:
             noise = max(float(np.sum((counts - kept) @ v)) / n_zeros, floor)
         if np.max(np.abs(density - before)) < SETTLED:

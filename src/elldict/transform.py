@@ -13,7 +13,7 @@ from elldict.samples.arrays import ArraySamples, to_numpy
 from elldict.samples.base import Array, cut_blocks, refuse_not_finite
 from elldict.validation import is_other_array
 
-MOST_CODES, FEWEST_SAMPLES = 2**17, 1000
+MOST_CODES, FEWEST_SAMPLES = 2**16, 1000
 """Codes to which density_, scale_ and noise_std_ are fitted: about this many, from at least so many samples."""
 
 

@@ -54,7 +54,7 @@ class Codes:
     @property
     def rounding(self) -> float:
         """Size of a zero code after rounding errors, in standard deviations."""
-        return max(ROUNDING, ROUNDING_DIGITS * float(np.finfo(self.samples.dtype).eps))
+        return max(ROUNDING, ROUNDING_DIGITS * float(np.spacing(self.samples.dtype.type(1))))
 
     def sum(self, visit: Callable[[Array, Index, Weights], S]) -> S:
         """Sum the results of a visit to the codes, halves and weights of each block."""

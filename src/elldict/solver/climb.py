@@ -136,13 +136,17 @@ class NewtonAscent:
         if not objective.has_changed and state.step.fell(at.value):
             step, A = state.step.shorten()
             return replace(state, A=A, step=step, reason=Reason.NO_RISE if step.is_exhausted else Reason.RUNNING)
+        least = self.done * at.rise_by_chance
+        is_stuck = not objective.has_changed and state.step.n_shortened > 0 and state.step.gained(at.value) < least
         step, A = state.step.take(state.A, at, forget=objective.has_changed)
         assert step.last is not None
         blur = at.compute_blur(codes.std**2, step.last.angles, PER_ANGLE, PER_ERROR)
         blur = np.maximum(blur, self.least_blur)
         length, reason = measure_length(step.last.angles), Reason.RUNNING
-        if at.rise < self.done * at.rise_by_chance and objective.is_settled(state.blur, blur):
+        if at.rise < least and objective.is_settled(state.blur, blur):
             reason = Reason.SMALL_RISE
+        elif is_stuck and objective.is_settled(state.blur, blur):
+            reason = Reason.NO_RISE
         elif length < RESOLUTION * codes.rounding:
             reason = Reason.ROUNDING
         return replace(state, A=A, step=step, blur=blur, length=length, reason=reason)

@@ -114,7 +114,7 @@ class Density:
 
     def refit(self, codes: Codes, blur: Array | None = None, *, choose: bool = False) -> Density:
         """Fit the densities to codes, with widths down to the blur (m,) of each code; `choose` the families anew."""
-        placed, halves, wanted = self._place(codes, blur)
+        placed, halves, wanted = self._place(codes, blur, pool=choose)
         chosen = placed._narrow(halves, wanted)
         if choose:
             chosen = chosen._choose_offsets(halves)
@@ -122,11 +122,11 @@ class Density:
 
     def judge(self, codes: Codes, blur: Array | None = None) -> Density:
         """Compute the value: the log-likelihood per sample of codes, each half under the densities of the other."""
-        placed, halves, wanted = self._place(codes, blur)
+        placed, halves, wanted = self._place(codes, blur, pool=True)
         return placed._narrow(halves, wanted)._choose_offsets(halves)
 
-    def _place(self, codes: Codes, blur: Array | None) -> tuple[Density, Array, NDArray[np.intp]]:
-        """Choose a grid, count the codes per bin in each half (2, m, B), and fit the pooled weights."""
+    def _place(self, codes: Codes, blur: Array | None, *, pool: bool) -> tuple[Density, Array, NDArray[np.intp]]:
+        """Choose a grid, count the codes per bin in each half (2, m, B), and fit pooled weights if asked to or new."""
         wanted = self.n_widths if blur is None else count_widths(np.maximum(blur, codes.rounding))
         wanted = np.where(wanted - self.n_widths > math.log(WORTH) / math.log(RATIO), wanted, self.n_widths)
         grid = get_grid(int(np.max(wanted)))
@@ -136,7 +136,8 @@ class Density:
             return count_bins(Z, std, unit, n_bins, half, weights)
 
         halves = codes.sum(visit)
-        pooled = self._pool(halves.sum(axis=(0, 1)), grid)
+        is_known = self.pooled.shape[1] == grid.n_widths and not pool
+        pooled = self.pooled if is_known else self._pool(halves.sum(axis=(0, 1)), grid)
         return replace(self, std=std, grid=grid, pooled=pooled), halves, wanted
 
     def _narrow(self, halves: Array, wanted: NDArray[np.intp]) -> Density:

@@ -62,6 +62,10 @@ class QuasiNewton:
             return False
         return value < self.last.value - FALL * abs(self.last.value)
 
+    def gained(self, value: float) -> float:
+        """Return by how much the last step has increased the value."""
+        return math.inf if self.last is None else value - self.last.value
+
     def shorten(self) -> tuple[QuasiNewton, Array]:
         """Shorten the last step."""
         assert self.last is not None
