@@ -286,7 +286,7 @@ def climb_from_pilot(
     assert order is not None
     models = list_models(order, options.normalize)
     first, subset = choose_first_stride(estimate, order)
-    some, strides = order.thin_out(first), choose_strides(first // PILOT_GROWTH, GROWTH)
+    some, strides = order.thin_out(first), choose_strides(round(first / PILOT_GROWTH), GROWTH)
     pilots = list_pilots(options.p, models, flat=are_flat(order, n), refine=options.refine is not None)
     if like is not None and like.pilot:
         model = models[-1] if like.model else models[0]
