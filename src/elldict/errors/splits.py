@@ -25,8 +25,8 @@ from elldict.samples.base import Array, Samples
 BLOCKS = 42
 """Number of blocks of consecutive samples assigned to parts: time series fare no worse than independent samples."""
 
-MANY = 1e5
-"""Number of codes from which two parts suffice; below, three are affordable."""
+MANY = 3e4
+"""Number of codes from which two parts suffice; below, three are affordable, and a half may be too small to fit."""
 
 FEW_COMPONENTS = 12
 """Number of components below which two splits are averaged, because an error depends on few angles."""
