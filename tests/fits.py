@@ -1,6 +1,7 @@
 """Codes, atoms and fits of the new core that several test modules share."""
 
 import math
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 
@@ -57,3 +58,28 @@ def measure_errors(columns, mixing):
     """1 - cos^4 of each true column (n, m) and the closest found one."""
     true, found = columns / np.linalg.norm(columns, axis=0), mixing / np.linalg.norm(mixing, axis=0)
     return 1 - np.max((true.T @ found) ** 4, axis=1)
+
+
+def assert_same(one, other, ignored=("seconds",)):
+    """Compare values to the last bit, but for fields of these names."""
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+    elif isinstance(one, (tuple, list)):
+        assert len(one) == len(other)
+        for each, another in zip(one, other, strict=True):
+            assert_same(each, another, ignored)
+    elif is_dataclass(one):
+        for field in fields(one):
+            if field.name not in ignored:
+                assert_same(getattr(one, field.name), getattr(other, field.name), ignored)
+    else:
+        assert one == other or (math.isnan(one) and math.isnan(other))
+
+
+def assert_same_fit(one, other, ignored=("seconds",)):
+    """Compare the parameters and fitted attributes of two estimators to the last bit."""
+    assert vars(one).keys() == vars(other).keys()
+    for name, value in vars(one).items():
+        assert_same(value, vars(other)[name], ignored)

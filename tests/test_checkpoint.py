@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import os
 import pickle
 import resource
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import warnings
 import zipfile
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,7 @@ from elldict.solver.climb import Reason, State
 from elldict.solver.density import Density
 from elldict.solver.objectives import SignedLp
 from elldict.solver.steps import QuasiNewton, Trial
+from tests.fits import assert_same, assert_same_fit
 
 R, N = 300, 5
 WEIGHTS = np.random.default_rng(1).integers(0, 3, R).astype(float)
@@ -64,30 +64,6 @@ def fit(name, X, **changes):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return type(estimator)(**estimator.get_params()).fit(samples, **{**options, **changes})
-
-
-def assert_same(one, other):
-    """Compare to the last bit, but for times."""
-    assert type(one) is type(other)
-    if isinstance(one, np.ndarray):
-        np.testing.assert_array_equal(one, other)
-        assert one.dtype == other.dtype
-    elif isinstance(one, (tuple, list)):
-        assert len(one) == len(other)
-        for each, another in zip(one, other, strict=True):
-            assert_same(each, another)
-    elif is_dataclass(one):
-        for field in fields(one):
-            if field.name != "seconds":
-                assert_same(getattr(one, field.name), getattr(other, field.name))
-    else:
-        assert one == other or (math.isnan(one) and math.isnan(other))
-
-
-def assert_same_fit(one, other):
-    assert vars(one).keys() == vars(other).keys()
-    for name, value in vars(one).items():
-        assert_same(value, vars(other)[name])
 
 
 @pytest.fixture

@@ -1,17 +1,18 @@
-"""Archives: a JSON header and arrays of numbers, in the format of `numpy.savez`, without pickle.
+"""Archives: a JSON header and arrays of numbers in one file, which `numpy.load` reads as well.
 
-Nothing in a file is executed, and reading it takes no more memory than the arrays that are expected in it.
+Nothing in a file is executed. Members are not compressed, so that reading takes no more memory than the file has bytes.
+The zip comment is a checksum of the header and all arrays: files that were damaged or edited are refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-import math
 import os
 import zipfile
-from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -23,54 +24,46 @@ Arrays = dict[str, NDArray[Any]]
 Header = dict[str, Any]
 
 HEADER = "header.json"
-COMPRESSION = 1  # fastest; others save a few percent
 
 
-class Form(NamedTuple):
-    """Dtype and shape of an array; None is any length. Only an array whose shape is known may be compressed."""
-
-    dtype: str
-    shape: tuple[int | None, ...]
-    compressed: bool = False
-
-    def check(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        """Raise an error for another dtype or shape."""
-        is_right = len(shape) == len(self.shape) and all(
-            length == wanted or (wanted is None and length >= 0)
-            for length, wanted in zip(shape, self.shape, strict=True)
-        )
-        if dtype != np.dtype(self.dtype) or not is_right:
-            raise ValueError(
-                f"array {name!r} has shape {shape} and dtype {dtype}, expected {self.shape} and {self.dtype}"
-            )
-
-
-Forms = Mapping[str, Form]
-
-
-def write_archive(path: str | os.PathLike[str], header: Header, arrays: Arrays, forms: Forms) -> None:
+def write_archive(path: str | os.PathLike[str], header: Header, arrays: Arrays) -> None:
     """Write a file that is complete or absent, and depends on nothing but its content."""
+    checksum = hashlib.sha256()
     with open_atomic(path) as stream, zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr(zipfile.ZipInfo(HEADER), json.dumps(header, indent=1))
+        write_member(archive, HEADER, json.dumps(header, indent=1).encode(), checksum)
         for name, array in arrays.items():
             content = io.BytesIO()
-            npy.write_array(content, array, version=(1, 0), allow_pickle=False)  # keeps the order in memory
-            method = zipfile.ZIP_DEFLATED if forms[name].compressed else zipfile.ZIP_STORED
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getbuffer(), method, COMPRESSION)
+            npy.write_array(content, array, version=(1, 0), allow_pickle=False)
+            write_member(archive, f"{name}.npy", content.getbuffer(), checksum)
+        archive.comment = checksum.hexdigest().encode()
 
 
-def read_archive(stream: BinaryIO, list_forms: Callable[[Header], Forms]) -> tuple[Header, Arrays]:
-    """Read the header, and those arrays that are there of the ones that it makes expected.
+def write_member(archive: zipfile.ZipFile, name: str, content: bytes | memoryview, checksum: Any) -> None:
+    """Append a member to an archive and its checksum."""
+    archive.writestr(zipfile.ZipInfo(name), content)  # without the time
+    add_member(checksum, name, content)
 
-    Damaged archives raise errors of many classes.
-    """
+
+def add_member(checksum: Any, name: str, content: bytes | memoryview) -> None:
+    """Add the name and the content of a member to the checksum of an archive."""
+    checksum.update(name.encode() + hashlib.sha256(content).digest())
+
+
+def read_archive(stream: BinaryIO, check_header: Callable[[Header], None]) -> tuple[Header, Arrays]:
+    """Read the header, and if it passes a check, the arrays; damaged files raise errors of many classes."""
+    arrays, checksum = {}, hashlib.sha256()
     with zipfile.ZipFile(stream) as archive:
         header = read_header(archive)
-        forms = list_forms(header)
-        check_members(archive, forms, os.fstat(stream.fileno()).st_size)
-        found = set(archive.namelist())
-        names = sorted((name for name in forms if f"{name}.npy" in found), key=lambda name: forms[name].compressed)
-        return header, {name: read_array(archive, name, forms[name]) for name in names}
+        check_header(header)
+        check_sizes(archive, os.fstat(stream.fileno()).st_size)
+        for info in archive.infolist():
+            content = archive.read(info)
+            add_member(checksum, info.filename, content)
+            if info.filename != HEADER:
+                arrays[info.filename.removesuffix(".npy")] = parse_array(content)
+        if archive.comment != checksum.hexdigest().encode():
+            raise ValueError("it has changed since it was written: its checksum is that of other content")
+    return header, arrays
 
 
 def read_header(archive: zipfile.ZipFile) -> Header:
@@ -84,34 +77,25 @@ def read_header(archive: zipfile.ZipFile) -> Header:
     return header
 
 
-def check_members(archive: zipfile.ZipFile, forms: Forms, n_bytes: int) -> None:
-    """Raise an error if an archive in a file of this size has other members than a header and such arrays."""
-    members = archive.infolist()
-    names = [info.filename for info in members]
-    if unknown := set(names) - {HEADER, *(f"{name}.npy" for name in forms)}:
-        raise ValueError(f"it has a member named {min(unknown)!r}, which is not expected")
-    if len(set(names)) < len(names) or sum(info.compress_size for info in members) > n_bytes:
-        raise ValueError("it has two members of the same name, or more content than bytes")
-    for info in members:
-        if info.filename == HEADER or not forms[info.filename.removesuffix(".npy")].compressed:
-            check_stored(info)
+def check_sizes(archive: zipfile.ZipFile, n_bytes: int) -> None:
+    """Raise an error if the members of an archive together are larger than its file."""
+    for info in archive.infolist():
+        check_stored(info)
+    if sum(info.file_size for info in archive.infolist()) > n_bytes:  # members may overlap
+        raise ValueError(f"its members are larger than its {n_bytes} bytes")
 
 
 def check_stored(info: zipfile.ZipInfo) -> None:
     """Raise an error if a member is compressed, so that it could be larger than its file."""
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-        raise ValueError(f"its member {info.filename!r} is compressed, which is not expected")
+        raise ValueError(f"its member {info.filename!r:.60} is compressed, which is not expected")
 
 
-def read_array(archive: zipfile.ZipFile, name: str, form: Form) -> NDArray[Any]:
-    """Read an array of an expected form, in its order in memory, on which the rounding of products may depend."""
-    with archive.open(f"{name}.npy") as member:
-        if npy.read_magic(member) != (1, 0):
-            raise ValueError(f"array {name!r} has an unknown version of the .npy format")
-        shape, is_fortran, dtype = npy.read_array_header_1_0(member)
-        form.check(name, dtype, shape)
-        n_bytes = math.prod(shape) * dtype.itemsize
-        content = member.read(n_bytes + 1)  # one more byte: the checksum is compared at the end
-    if len(content) != n_bytes:
-        raise ValueError(f"array {name!r} does not have the {n_bytes} bytes of its shape {shape}")
-    return np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if is_fortran else "C")
+def parse_array(content: bytes) -> NDArray[Any]:
+    """Read an array of numbers, in its order in memory, on which the rounding of products depends."""
+    stream = io.BytesIO(content)
+    if npy.read_magic(stream) != (1, 0):
+        raise ValueError("it has an array in an unknown version of the .npy format")
+    shape, is_fortran, dtype = npy.read_array_header_1_0(stream)
+    flat = np.frombuffer(content, dtype, offset=stream.tell())  # refuses Python objects
+    return flat.reshape(shape, order="F" if is_fortran else "C").copy("K")

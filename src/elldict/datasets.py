@@ -24,7 +24,7 @@ def make_bernoulli_gaussian(
     dtype: DTypeLike = np.float64,
     random_state: int | np.random.RandomState | np.random.Generator | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Samples that are sparse in a random complete dictionary, clean, noisy or corrupted.
+    """Generate samples that are sparse in a random complete dictionary, optionally with noise or corrupted entries.
 
     Parameters
     ----------
@@ -33,19 +33,19 @@ def make_bernoulli_gaussian(
     n_features : int
         Number of features and of atoms, n in the paper.
     density : float
-        Probability that a code is not zero, theta in the paper; active codes are standard normal.
+        Probability that a code is not zero, theta in the paper; those codes are standard normal.
     noise_std : float, default=0.0
-        Standard deviation of Gaussian noise on every entry.
+        Standard deviation of Gaussian noise of every entry.
     corruption : float, default=0.0
-        Size of sparse corruption: entries get plus or minus this value with probability `corruption_rate`.
+        Size of sparse corruption: plus or minus this value is added to some of the entries.
     corruption_rate : float, default=0.1
-        Share of corrupted entries.
+        Probability that an entry is corrupted.
     orthogonal : bool, default=True
-        Draw the dictionary uniformly among orthogonal ones; otherwise it is merely complete.
+        Whether the dictionary is orthogonal, with uniform distribution, or only complete.
     condition_number : float, default=10.0
         Ratio of the largest to the smallest singular value of a dictionary that is not orthogonal.
     dtype : data-type, default=numpy.float64
-        Type of all three arrays, float32 or float64.
+        Dtype of all three arrays, float32 or float64.
     random_state : int, RandomState instance, Generator or None, default=None
         Seed.
 
@@ -54,7 +54,7 @@ def make_bernoulli_gaussian(
     X : ndarray of shape (n_samples, n_features)
         Samples, as rows.
     dictionary : ndarray of shape (n_features, n_features)
-        Atoms, as rows: without noise and corruption X is ``codes @ dictionary``.
+        Atoms, as rows: without noise and corruption, X is ``codes @ dictionary``.
     codes : ndarray of shape (n_samples, n_features)
         Codes.
 
@@ -67,9 +67,9 @@ def make_bernoulli_gaussian(
     """
     if n_samples < 1 or n_features < 1:
         raise ValueError(f"n_samples={n_samples}, n_features={n_features}: expected at least one of each.")
-    for name, share in (("density", density), ("corruption_rate", corruption_rate)):
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name}={share!r}: expected a probability between 0 and 1.")
+    for name, rate in (("density", density), ("corruption_rate", corruption_rate)):
+        if not 0 <= rate <= 1:
+            raise ValueError(f"{name}={rate!r}: expected a probability between 0 and 1.")
     sizes = (("noise_std", noise_std, 0), ("corruption", corruption, 0), ("condition_number", condition_number, 1))
     for name, size, least in sizes:
         if not least <= size < np.inf:
@@ -81,7 +81,7 @@ def make_bernoulli_gaussian(
     shape = (n_samples, n_features)
     dictionary = _draw_orthonormal(n_features, rng)
     if not orthogonal:
-        values = np.geomspace(1.0, 1.0 / condition_number, n_features)  # singular ones, of unit mean square
+        values = np.geomspace(1.0, 1.0 / condition_number, n_features)  # singular values, of unit mean square
         values /= np.sqrt(np.mean(values**2))
         dictionary = _draw_orthonormal(n_features, rng) @ (values[:, None] * dictionary)
     dictionary = dictionary.astype(real)
@@ -91,17 +91,17 @@ def make_bernoulli_gaussian(
     if noise_std:
         X += real.type(noise_std) * rng.standard_normal(shape, dtype=real)
     if corruption:
-        hit = rng.random(shape, dtype=np.float32) < corruption_rate
-        X += real.type(corruption) * hit * rng.choice(np.array([-1, 1], dtype=np.int8), shape)
+        is_corrupted = rng.random(shape, dtype=np.float32) < corruption_rate
+        X += real.type(corruption) * is_corrupted * rng.choice(np.array([-1, 1], dtype=np.int8), shape)
     return X, dictionary, codes
 
 
 def _make_generator(random_state: Any) -> np.random.Generator:
-    """Make a generator from what scikit-learn's users pass as random_state, or take one as it is."""
+    """Make a generator from a `random_state` of scikit-learn or an integer; return one unchanged."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     if random_state is None or isinstance(random_state, (int, np.integer)):
-        # a stream of its own: a fit with the same seed would otherwise start at the dictionary that it is to find
+        # a separate stream: otherwise the random start of a fit with the same seed would be the true dictionary
         return np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(0,)))
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 

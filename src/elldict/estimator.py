@@ -63,6 +63,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     """Base class of estimators: a subclass has parameters, makes the options of a fit, and names the components."""
 
     _rules: ClassVar[Rules]
+    _sorts_by_variance = False  # components; set by `elldict.mne`, whose users expect the order of MNE-Python
 
     p: float
     solver: str
@@ -208,6 +209,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             tol=float(self.tol),
             error_bars=(not is_power or has_groups) if isinstance(wanted, str) else bool(wanted),
             random_state=draw_seed(self.random_state),
+            sorts_by_variance=self._sorts_by_variance,
         )
 
     def _choose_n_components(self, shape: tuple[int, int]) -> tuple[int | None, list[Finding]]:
@@ -401,6 +403,12 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _n_features_out(self) -> int:
         """Number of columns of codes, for get_feature_names_out."""
         return self.n_components_
+
+    def __sklearn_clone__(self) -> Self:
+        copy: Self = super().__sklearn_clone__()
+        if self._sorts_by_variance:
+            copy._sorts_by_variance = True
+        return copy
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "unmixing_")

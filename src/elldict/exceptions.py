@@ -17,12 +17,11 @@ __all__ = [
 ]
 
 MOST_CHARACTERS = (1200, 300)
-"""At the beginning and the end of a message about a file: it begins with the name of the file and ends with what to do,
-and whatever was found in the file may be long."""
+"""Characters kept at the beginning of a message about a file, with its name, and at the end, with the remedy."""
 
 
 def make_readable(message: str) -> str:
-    """Escape what cannot be printed, such as commands to a terminal, and leave out what is too much to read."""
+    """Escape characters that cannot be printed, such as commands to a terminal, and shorten long messages."""
     first, last = MOST_CHARACTERS
     if len(message) > first + last:
         message = f"{message[:first]} [... {len(message) - first - last} characters ...] {message[-last:]}"
@@ -30,27 +29,27 @@ def make_readable(message: str) -> str:
 
 
 class ClusterError(RuntimeError):
-    """A cluster cannot finish a pass over the samples: no workers, workers lost again and again, or no connection."""
+    """A cluster cannot finish a pass over the samples: no workers, workers lost repeatedly, or no connection."""
 
 
 class ConvertedFileWarning(UserWarning):
-    """A file of samples cannot be read where it lies, and is too large for memory: it goes to a temporary file."""
+    """A file of samples is converted to a temporary file: it cannot be read in place, and is too large for memory."""
 
 
 class DataChangedWarning(UserWarning):
-    """The samples are not all of the same dictionary: it drifts, or a stream goes on with another one."""
+    """The dictionary is not the same for all samples: it drifts, or changes within a stream."""
 
 
 class NoCheckpointWarning(UserWarning):
-    """There was no checkpoint to resume from: the fit started from the beginning."""
+    """There is no checkpoint to resume from: the fit starts from the beginning."""
 
 
 class NotIdentifiableWarning(UserWarning):
-    """Some atoms cannot be told from their mixtures: codes are Gaussian or depend on each other, or samples are few."""
+    """Some components are not identifiable: their codes are Gaussian or depend on each other, or samples too few."""
 
 
 class NotLinearWarning(UserWarning):
-    """The samples are no sums of atoms: large values have been clipped, or bent by a sensor."""
+    """The samples are not sums of atoms: large values are clipped, or the response of a sensor is not linear."""
 
 
 class NotWhiteWarning(UserWarning):
@@ -62,19 +61,19 @@ class RankWarning(UserWarning):
 
 
 class FileContentError(ValueError):
-    """What stands in a file is wrong. The message may quote the file: all of it can be printed, and is soon read."""
+    """The content of a file is wrong. Messages may quote it, so they are made printable and short."""
 
     def __init__(self, message: str) -> None:
         super().__init__(make_readable(message))
 
 
 class SamplesFileError(FileContentError):
-    """A file of samples is damaged, or does not hold an array of numbers, one sample a row."""
+    """A file of samples is damaged, or does not hold an array of numbers with one sample per row."""
 
 
 class SamplesChangedError(SamplesFileError):
-    """A file of samples is no longer the one that was opened."""
+    """A file of samples has changed since it was opened."""
 
 
 class SmallerTilesWarning(UserWarning):
-    """A graphics card ran out of memory, and fewer samples were taken at a time."""
+    """A GPU ran out of memory, and smaller blocks of samples are used."""

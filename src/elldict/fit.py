@@ -61,6 +61,7 @@ class Options:
     tol: float = 1e-6
     error_bars: bool = True
     random_state: int = 0  # for the random start of the paper
+    sorts_by_variance: bool = False  # components; otherwise by the l_p norm of their codes
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,8 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     power = measure_power(codes, options.p)
     columns, rows = whitening.make_mixing(state.A), whitening.make_unmixing(state.A)
     unit = whitening.unit  # if not whitened, atoms have unit length, and codes are in the units of X
-    order, signs = order_and_sign(power if options.p > 2 else -power, columns)
+    sizes = np.sum(columns**2, axis=0) if options.sorts_by_variance else power if options.p > 2 else -power
+    order, signs = order_and_sign(sizes, columns)
     is_fitted = isinstance(state.objective, Density) and state.objective.is_fitted
     density = state.objective if is_fitted else Density.begin(len(power)).refit(codes, choose=True)
     assert isinstance(density, Density)

@@ -1,4 +1,4 @@
-"""How far a learned dictionary is from the true one, up to order and sign of atoms."""
+"""Distances between estimated and true dictionaries, up to order and sign of the atoms."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Array = Any
 
 
 class AtomMatch(NamedTuple):
-    """Which learned atom stands for which true one.
+    """Assignment of estimated atoms to true ones.
 
-    ``signs[i] * dictionary[indices[i]]`` is the true atom matched to ``components[i]``, and ``cosines[i]`` is the
-    cosine of the angle between them, never negative.
+    ``signs[i] * dictionary[indices[i]]`` is the true atom matched to ``components[i]``, and ``cosines[i] >= 0`` is the
+    cosine of the angle between them.
     """
 
     indices: NDArray[np.intp]
@@ -28,12 +28,12 @@ class AtomMatch(NamedTuple):
 
 
 def recovery_error(components: Array, dictionary: Array) -> float:
-    """Error of orthonormal atoms: ``1 - ||A D^T||_4^4 / m``, 0 if every atom is a true one.
+    """Compute the error ``1 - ||A D^T||_4^4 / m`` of orthonormal atoms, which is 0 if every atom is a true one.
 
     Parameters
     ----------
     components : array of shape (m, n)
-        Learned atoms, orthonormal rows.
+        Estimated atoms, orthonormal rows.
     dictionary : array of shape (n, n) or (k, n), k >= m
         True atoms, orthonormal rows.
 
@@ -49,31 +49,31 @@ def recovery_error(components: Array, dictionary: Array) -> float:
     >>> recovery_error(-np.eye(4)[::-1], np.eye(4))
     0.0
     """
-    A, D = _checked_pair(components, dictionary)
+    A, D = _check_pair(components, dictionary)
     for name, rows in (("components", A), ("dictionary", D)):
         departure = float(np.max(np.abs(rows @ rows.T - np.eye(len(rows)))))
         if departure > 1e-3:
             raise ValueError(
-                f"{name} has rows that are not orthonormal (departure {departure:.2g}), for which this error has no "
-                "meaning. Use match_atoms instead."
+                f"{name} has rows that are not orthonormal (departure {departure:.2g}), for which this error is not "
+                "defined. Use match_atoms instead."
             )
     return float(1 - np.sum((A @ D.T) ** 4) / len(A))
 
 
 def match_atoms(components: Array, dictionary: Array) -> AtomMatch:
-    """Match learned atoms with true ones: the signed permutation with the largest sum of absolute cosines.
+    """Match estimated atoms with true ones by the signed permutation with the largest sum of absolute cosines.
 
     Parameters
     ----------
     components : array of shape (m, n)
-        Learned atoms, of any length.
+        Estimated atoms, of any norm.
     dictionary : array of shape (k, n), k >= m
-        True atoms, of any length.
+        True atoms, of any norm.
 
     Returns
     -------
     AtomMatch
-        For each learned atom: `indices` of the true one, `signs` and `cosines`.
+        For each estimated atom, `indices` of the true one, `signs` and `cosines`.
 
     Examples
     --------
@@ -82,20 +82,20 @@ def match_atoms(components: Array, dictionary: Array) -> AtomMatch:
     >>> match_atoms([[0, -2.0], [1, 0]], np.eye(2)).indices
     array([1, 0])
     """
-    A, D = _checked_pair(components, dictionary)
-    cosines = _unit_rows(A) @ _unit_rows(D).T
+    A, D = _check_pair(components, dictionary)
+    cosines = _normalize_rows(A) @ _normalize_rows(D).T
     rows, indices = linear_sum_assignment(-np.abs(cosines))
     matched = cosines[rows, indices]
     return AtomMatch(indices, np.where(matched < 0, -1.0, 1.0), np.minimum(np.abs(matched), 1.0))
 
 
 def frobenius_error(components: Array, dictionary: Array) -> float:
-    """Distance to the nearest signed permutation of the true atoms, relative to their length.
+    """Compute the distance to the nearest signed permutation of the true atoms, relative to their norm.
 
     Parameters
     ----------
     components : array of shape (m, n)
-        Learned atoms.
+        Estimated atoms.
     dictionary : array of shape (k, n), k >= m
         True atoms.
 
@@ -111,7 +111,7 @@ def frobenius_error(components: Array, dictionary: Array) -> float:
     >>> frobenius_error(-np.eye(3)[::-1], np.eye(3))
     0.0
     """
-    A, D = _checked_pair(components, dictionary)
+    A, D = _check_pair(components, dictionary)
     products = A @ D.T
     lengths = np.sum(A**2, axis=1)[:, None] + np.sum(D**2, axis=1)[None, :]
     rows, indices = linear_sum_assignment(lengths - 2 * np.abs(products))
@@ -120,14 +120,14 @@ def frobenius_error(components: Array, dictionary: Array) -> float:
 
 
 def sphere_error(atom: Array, dictionary: Array) -> float:
-    """Distance from one atom to the nearest true one, up to sign.
+    """Compute the distance of one atom to the nearest true one, up to sign.
 
     Parameters
     ----------
     atom : array of shape (n,) or (1, n)
-        Learned atom of unit length.
+        Estimated atom of unit norm.
     dictionary : array of shape (k, n)
-        True atoms of unit length.
+        True atoms of unit norm.
 
     Returns
     -------
@@ -140,13 +140,14 @@ def sphere_error(atom: Array, dictionary: Array) -> float:
     >>> sphere_error([0.0, -1.0], [[1.0, 0.0], [0.0, 1.0]])
     0.0
     """
-    a, D = _checked_pair(np.atleast_2d(_to_numpy(atom)), dictionary)
+    a, D = _check_pair(np.atleast_2d(_to_numpy(atom)), dictionary)
     if len(a) != 1:
         raise ValueError(f"atom has shape {a.shape}, expected one atom. Use frobenius_error for several.")
     return float(np.min(np.linalg.norm(np.vstack([D - a, D + a]), axis=1)))
 
 
-def _checked_pair(components: Array, dictionary: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+def _check_pair(components: Array, dictionary: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Check estimated and true atoms, and return them in double precision."""
     if any(np.iscomplexobj(_to_numpy(array)) for array in (components, dictionary)):
         raise ValueError("Complex atoms given, expected real ones.")
     A, D = (np.asarray(_to_numpy(array), dtype=np.float64) for array in (components, dictionary))
@@ -161,15 +162,16 @@ def _checked_pair(components: Array, dictionary: Array) -> tuple[NDArray[Any], N
     return A, D
 
 
-def _unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
+def _normalize_rows(rows: NDArray[Any]) -> NDArray[Any]:
+    """Divide rows by their norms; zeros remain zeros."""
     largest = np.max(np.abs(rows), axis=1, keepdims=True)
-    rows = rows / np.where(largest > 0, largest, 1.0)  # squares of rows of any length neither over- nor underflow then
+    rows = rows / np.where(largest > 0, largest, 1.0)  # squares do not overflow or underflow
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
 
 
 def _to_numpy(array: Array) -> NDArray[Any]:
-    """Return `array` as a NumPy array on the host."""
+    """Convert an array of any library or device to NumPy."""
     if array_api_compat.is_torch_array(array):
         return np.asarray(array.detach().cpu())
     if array_api_compat.is_cupy_array(array):

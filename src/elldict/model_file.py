@@ -8,7 +8,7 @@ import json
 import math
 import os
 import zipfile
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,24 +17,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import elldict
-from elldict.archive import Arrays, Form, Forms, Header, read_archive, read_header, write_archive
+from elldict.archive import Arrays, Header, read_archive, read_header, write_archive
 from elldict.atomic import refuse_special
+from elldict.denoising import Distribution
 from elldict.exceptions import FileContentError
-from elldict.model_checks import (
-    FITTED,
-    HISTORY,
-    INVERSE_ERROR,
-    check_inverse,
-    check_numbers,
-    check_sizes,
-    read_distribution,
-    read_fitted,
-    read_history,
-    read_names,
-    read_warnings,
-    take,
-)
+from elldict.history import Iteration
 from elldict.samples.arrays import to_numpy
+from elldict.samples.normalization import Normalization
 from elldict.solver.density import Density, get_grid
 from elldict.validation import check_parameters
 
@@ -43,19 +32,36 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelFileError", "load"]
 
-FORMAT, VERSION = "elldict model", 2
+FORMAT = "elldict model"
+"""Name of the format, in the header."""
+
+VERSION = 2
+"""Version of the format; one that is read by other code has another number."""
 
 CLASSES = {"LpDictionaryLearning": "elldict.dictionary_learning", "LpICA": "elldict.ica"}
 """Classes that a file may name, with their modules, which are imported by name because they import this one."""
 
-OPTIONAL = {"LpDictionaryLearning": "unmixing", "LpICA": "mean"}
-"""Array that a model may lack: `unmixing_` if it is `components_`, `mean_` without centring."""
+SCALARS = {
+    **dict.fromkeys(("n_components_", "n_features_in_", "n_samples_seen_", "n_iter_"), int),
+    **dict.fromkeys(("n_passes_", "objective_", "noise_std_", "_total_weight"), float),
+    **{"converged_": bool, "status_": str, "refined_": str | None, "expected_error_": float | None},
+}
+"""Fitted attributes in the header, with their types; null is None, or a number that is not known."""
 
-ROWS = ("mixing", "unmixing", "mean", "density", "scale", "atom_error")
-"""Fitted attributes that are arrays, in the precision of the samples, less the underscore at the end."""
+ARRAYS = ("unmixing", "mixing", "mean", "density", "scale", "atom_error")
+"""Fitted attributes that are arrays in the precision of the samples, without their last underscore."""
+
+OPTIONAL = {"unmixing", "mean"}
+"""Arrays that may be missing: `unmixing_` if it is `components_`, and `mean_` of an LpICA that does not centre."""
+
+DENSITY = ("std", "n_widths", "has_offsets", "tables", "negentropy", "pooled")
+"""Arrays of the densities of codes; ``code_`` comes before their names in the file."""
+
+HISTORY = tuple(field.name for field in fields(Iteration) if field.name != "components")
+"""Columns of the history."""
 
 MOST_WIDTHS = 128
-"""Largest number of widths of a density: the narrowest is below the rounding errors of any code."""
+"""Largest number of widths of a density, which bounds its memory: the narrowest is below the rounding of codes."""
 
 
 class ModelFileError(FileContentError):
@@ -78,19 +84,18 @@ def save_model(model: LpEstimator, path: str | os.PathLike[str], *, overwrite: b
         unpack(json.loads(json.dumps(header)), arrays)
     except ValueError as error:
         raise ValueError(f"This {kind} is not saved, since it could not be loaded again: {error}.") from error
-    write_archive(path, header, arrays, list_forms(header))
+    write_archive(path, header, arrays)
 
 
 def may_replace(path: Path) -> bool:
     """Return whether a file is absent, empty, or a model of any version."""
     if not path.is_file() or path.stat().st_size == 0:
         return True
-    with path.open("rb") as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                return "params" in read_header(archive)
-        except Exception:  # whatever is found, it is not a model
-            return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "params" in read_header(archive)
+    except Exception:  # whatever is found, it is not a model
+        return False
 
 
 def load(path: str | os.PathLike[str]) -> LpEstimator:
@@ -131,11 +136,11 @@ def load(path: str | os.PathLike[str]) -> LpEstimator:
     refuse_special(Path(path))
     with Path(path).open("rb") as stream:
         try:
-            return unpack(*read_archive(stream, list_forms))
+            return unpack(*read_archive(stream, check_version))
         except MemoryError:
             raise
         except Exception as error:
-            damage = f"it is damaged, or no model ({type(error).__name__}: {error})"
+            damage = f"it is damaged, or not a model ({type(error).__name__}: {error})"
             reason = str(error).rstrip(".") if isinstance(error, ValueError) else damage
             raise ModelFileError(f"{os.fspath(path)} cannot be read as an elldict model: {reason}.") from error
 
@@ -149,38 +154,35 @@ def find_class(kind: str) -> type[LpEstimator]:
 
 def pack(model: LpEstimator) -> tuple[Header, Arrays]:
     """Collect the header and the arrays of a fitted estimator."""
-    kind, distribution = type(model).__name__, model._distribution
-    density, normalization = distribution.density, distribution.normalization
+    density, normalization = model._distribution.density, model._distribution.normalization
     assert isinstance(density, Density)
-    rows = {name: getattr(model, f"{name}_", None) for name in ROWS}
-    if OPTIONAL[kind] == "unmixing" and model.unmixing_ is model.components_:
-        rows["unmixing"] = None
+    found = {name: getattr(model, f"{name}_") for name in ARRAYS if hasattr(model, f"{name}_")}
+    if is_dictionary(model) and model.unmixing_ is model.components_:
+        del found["unmixing"]
     history = [astuple(iteration)[: len(HISTORY)] for iteration in model.history_]
     arrays = {
-        **{name: to_numpy(array) for name, array in rows.items() if array is not None},
+        **{name: to_numpy(array) for name, array in found.items()},
+        **{f"code_{name}": getattr(density, name) for name in DENSITY},
         "history": np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)),
-        "code_std": density.std,
-        "negentropy": density.negentropy,
-        "n_widths": density.n_widths.astype(np.int64),
-        "has_offsets": density.has_offsets,
-        "pooled": density.pooled,
-        "tables": density.tables,
     }
     header = {
         "format": FORMAT,
         "version": VERSION,
         "elldict": elldict.__version__,
-        "class": kind,
+        "class": type(model).__name__,
         "params": {name: to_plain(value) for name, value in model.get_params().items()},
-        "fitted": {name: to_plain(getattr(model, name)) for name in FITTED},
-        "warnings_": list(map(list, model.warnings_)),
-        "feature_names_in_": list(map(str, getattr(model, "feature_names_in_", ()))),
-        "precision": arrays["mixing"].dtype.name,
-        "history": list(HISTORY),
-        "density": {"n_widths": density.grid.n_widths, "value": density.value},
+        "fitted": {name: to_plain(getattr(model, name)) for name in SCALARS},
+        "likelihood": density.value,
         "median": None if normalization is None else normalization.median,
+        "warnings_": model.warnings_,
+        "feature_names_in_": list(map(str, getattr(model, "feature_names_in_", ()))),
     }
     return header, arrays
+
+
+def is_dictionary(model: LpEstimator) -> bool:
+    """Return whether the components of an estimator are the columns of its mixing matrix."""
+    return type(model).__name__ == "LpDictionaryLearning"
 
 
 def to_plain(value: Any) -> Any:
@@ -192,27 +194,6 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Real):
         return None if math.isnan(value) else float(value)
     return str(value) if isinstance(value, str) else None
-
-
-def list_forms(header: Header) -> Forms:
-    """List the arrays of a model with this header."""
-    check_version(header)
-    fitted, precision = take(header, "fitted", dict), take(header, "precision", str)
-    m, n = (take(fitted, name, int) for name in ("n_components_", "n_features_in_"))
-    n_widths = take(take(header, "density", dict), "n_widths", int)
-    if not (1 <= m <= n and 1 <= n_widths <= MOST_WIDTHS and precision in INVERSE_ERROR):
-        raise ValueError(f"it has {m} components of {n} features in {precision!r:.60}, and {n_widths} widths")
-    shapes = {"mixing": (n, m), "unmixing": (m, n), "mean": (n,), "density": (m,), "scale": (m,), "atom_error": (m,)}
-    return {
-        **{name: Form(precision, shape) for name, shape in shapes.items()},
-        "history": Form("float64", (None, len(HISTORY))),
-        "code_std": Form("float64", (m,)),
-        "negentropy": Form("float64", (m,)),
-        "n_widths": Form("int64", (m,)),
-        "has_offsets": Form("bool", (m,)),
-        "pooled": Form("float64", (1, n_widths)),
-        "tables": Form("float64", (3, m, len(get_grid(n_widths).centres)), compressed=True),
-    }
 
 
 def check_version(header: Header) -> None:
@@ -234,24 +215,63 @@ def check_version(header: Header) -> None:
 
 def unpack(header: Header, arrays: Arrays) -> LpEstimator:
     """Make an estimator from a header and arrays, if they belong together."""
-    forms, kind = list_forms(header), take(header, "class", str)
-    model = find_class(kind)(**take(header, "params", dict))
+    model = find_class(take(header, "class", str))(**take(header, "params", dict))
     check_parameters(model, model._rules)
-    for name, form in forms.items():
+    for name, kind in SCALARS.items():
+        value = take(take(header, "fitted", dict), name, kind)
+        setattr(model, name, math.nan if value is None and name == "expected_error_" else value)
+    check_arrays(arrays, model.n_components_, model.n_features_in_)
+    for name in ARRAYS:
         if name in arrays:
-            form.check(name, arrays[name].dtype, arrays[name].shape)
-        elif name != OPTIONAL[kind]:
-            raise ValueError(f"it has no array {name!r}")
-    rows = {f"{name}_": arrays[name] for name in ROWS if name in arrays}
-    components = arrays["mixing"].T if OPTIONAL[kind] == "unmixing" else arrays["unmixing"]
-    fitted = {name: read_fitted(take(header, "fitted", dict), name) for name in FITTED}
-    model.__dict__.update({"components_": components, "unmixing_": components, **rows, **fitted})
-    model.warnings_ = read_warnings(take(header, "warnings_", list))
-    model.history_ = read_history(take(header, "history", list), arrays["history"])
+            setattr(model, f"{name}_", arrays[name])
+    model.components_ = model.mixing_.T if is_dictionary(model) else model.unmixing_
+    model.unmixing_ = arrays.get("unmixing", model.components_)
+    model._distribution = read_distribution(header, arrays)
+    rows = arrays["history"].tolist()
+    model.history_ = tuple(Iteration(int(stage), int(iteration), *others) for stage, iteration, *others in rows)
+    model.warnings_ = tuple((str(category), str(text)) for category, text in take(header, "warnings_", list))
     if names := take(header, "feature_names_in_", list):
-        model.feature_names_in_ = read_names(names, model.n_features_in_)
-    model._distribution = read_distribution(take(header, "density", dict), header.get("median"), arrays)
-    check_numbers(arrays)
-    check_sizes(model)
-    check_inverse(model)
+        model.feature_names_in_ = np.array(names, dtype=object)
     return model
+
+
+def take(header: Header, name: str, kind: Any) -> Any:
+    """Return an entry of the header, which has to be of a type."""
+    if not isinstance(value := header.get(name), kind):
+        raise ValueError(f"{name!r} in its header is {value!r:.60}, expected {getattr(kind, '__name__', kind)}")
+    return value
+
+
+def check_arrays(arrays: Arrays, m: int, n: int) -> None:
+    """Raise an error if arrays have other names, dtypes or shapes than those of m components of n features."""
+    shapes = {"unmixing": (m, n), "mixing": (n, m), "mean": (n,), "density": (m,), "scale": (m,), "atom_error": (m,)}
+    if (n_widths := arrays["code_pooled"].shape[-1]) > MOST_WIDTHS:
+        raise ValueError(f"it has densities of {n_widths} widths, expected at most {MOST_WIDTHS}")
+    precision = "float32" if arrays["mixing"].dtype == np.float32 else "float64"
+    forms: dict[str, tuple[str, tuple[int, ...]]] = {
+        **{name: (precision, shape) for name, shape in shapes.items()},
+        "code_std": ("float64", (m,)),
+        "code_n_widths": ("int64", (m,)),
+        "code_has_offsets": ("bool", (m,)),
+        "code_tables": ("float64", (3, m, len(get_grid(n_widths).centres))),
+        "code_negentropy": ("float64", (m,)),
+        "code_pooled": ("float64", (1, n_widths)),
+        "history": ("float64", (len(arrays["history"]), len(HISTORY))),
+    }
+    if differing := forms.keys() ^ (arrays.keys() | OPTIONAL):
+        raise ValueError(f"it has no array {min(differing)!r:.60}, or one that is not expected")
+    for name, array in arrays.items():
+        dtype, shape = forms[name]
+        if array.dtype != dtype or array.shape != shape:
+            found = f"shape {array.shape} and dtype {array.dtype}"
+            raise ValueError(f"array {name!r} has {found}, expected {shape} and {dtype}")
+        if name not in ("atom_error", "history") and not np.all(np.isfinite(array)):
+            raise ValueError(f"array {name!r} holds NaN or infinity")
+
+
+def read_distribution(header: Header, arrays: Arrays) -> Distribution:
+    """Return the distribution of codes."""
+    median, grid = take(header, "median", float | None), get_grid(arrays["code_pooled"].shape[-1])
+    codes: dict[str, Any] = {name: arrays[f"code_{name}"] for name in DENSITY}
+    density = Density(grid=grid, value=take(header, "likelihood", float), **codes)
+    return Distribution(density, None if median is None else Normalization(median))

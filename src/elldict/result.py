@@ -50,8 +50,8 @@ class Result:
         return self.state.reason in (Reason.SMALL_RISE, Reason.NO_RISE, Reason.SMALL_STEP, Reason.ROUNDING)
 
 
-def order_and_sign(codes_p: Array, columns: Array) -> tuple[Index, Array]:
-    """Sort (m,) by decreasing sum of |code|^p; signs (m,) make the largest entry of each column positive."""
-    order = np.argsort(-codes_p, kind="stable")
+def order_and_sign(sizes: Array, columns: Array) -> tuple[Index, Array]:
+    """Sort (m,) by decreasing size; signs (m,) make the largest entry of each column positive."""
+    order = np.argsort(-sizes, kind="stable")
     largest = columns[np.argmax(np.abs(columns), axis=0), np.arange(columns.shape[1])]
     return order, np.where(largest < 0, -1.0, 1.0)[order]

@@ -1,4 +1,4 @@
-"""Closed forms: moments in, numbers out. At the bottom of the house, so that everyone may ask it."""
+"""Closed forms from the paper and beyond: moments, bounds, and the algorithm on infinitely many samples."""
 
 from elldict.theory.accuracy import cramer_rao_bound, expected_error, gaussian_moment
 from elldict.theory.bounds import noise_gap, recovery_constant, samples_needed, sharpness_constant

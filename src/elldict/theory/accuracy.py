@@ -1,4 +1,4 @@
-"""How accurate l_p estimates are: errors from moments."""
+"""Accuracy of l_p estimates, from the moments of codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 def gaussian_moment(order: float) -> float:
-    """Absolute moment of a standard normal variable, the paper's gamma_p.
+    """Compute an absolute moment of a standard normal variable, the paper's gamma_p.
 
     Parameters
     ----------
@@ -47,42 +47,42 @@ def expected_error(
     noise_std: float = 0.0,
     n_components: int | None = None,
 ) -> float:
-    """Error that the l_p estimate should leave on Bernoulli-Gaussian data.
+    """Compute the expected error of the l_p estimate on Bernoulli-Gaussian data.
 
-    The error is the one of :func:`elldict.metrics.recovery_error`, for unit-variance active codes, an orthogonal
+    The error is that of :func:`elldict.metrics.recovery_error`, for active codes of unit variance, an orthogonal
     dictionary and white Gaussian noise.
 
     Parameters
     ----------
     p : float
-        Exponent of the norm, any number above 0 and at most 60 but 2; below 2 the norm is minimised.
+        Exponent of the norm, in the range (0, 60] except 2; below 2 the norm is minimised.
     n_features : int
-        Size n of a signal.
+        Number n of features.
     n_samples : int
-        Number r of signals.
+        Number r of samples.
     density : float
         Probability theta that a code is not zero, in (0, 1).
     noise_std : float, default=0.0
         Standard deviation sigma of the noise, relative to an active code.
     n_components : int, optional
-        Number m of atoms sought; all n by default.
+        Number m of estimated atoms; n by default.
 
     Returns
     -------
     float
-        Expected error, between 0 (perfect) and 1 (where the formula gives no smaller one: too few samples).
+        Expected error, between 0 (perfect) and 1 (also where the formula gives more, because samples are too few).
 
     Notes
     -----
     Small rotations between a pair of atoms are asymptotically normal; their variance follows from the moments of one
-    noisy code s, with v = E s^2 and ``g = sign(s) |s|^(p-1)``, or below 2, where ``|s|`` is smoothed over one root mean
-    square, g = s - s (s^2/v + 1)^(p/2-1). Rotations among the m atoms found and rotations out of their span count
-    apart, which gives
+    noisy code s, with v = E s^2 and ``g = sign(s) |s|^(p-1)``. For p < 2, ``|s|`` is smoothed on the scale of its root
+    mean square, and g = s - s (s^2/v + 1)^(p/2-1). The first term of the numerator is due to rotations among the m
+    estimated atoms, the second one to rotations out of their span:
 
         F(sigma) = [(m-1)(v E g^2 - (E g s)^2) + 2 (n-m) v E g^2] / (r (v E g' - E g s)^2).
 
-    The rotation itself blurs the zeros of the codes, by a variance of v error / 2 to which E g' is sensitive for small
-    p. The error returned is the solution of error = F(sigma_eff), sigma_eff^2 = sigma^2 + v error / 2.
+    The rotation itself blurs the zeros of the codes: it adds a variance of v error / 2, to which E g' is sensitive for
+    small p. The error returned is the solution of error = F(sigma_eff), sigma_eff^2 = sigma^2 + v error / 2.
 
     Examples
     --------
@@ -99,21 +99,21 @@ def expected_error(
         new = min(1.0, _first_order_error(p, n_features, n_samples, density, blurred, m))
         if abs(new - error) <= 1e-12:
             break
-        error = (error + new) / 2 if error else new  # halfway: the plain iteration can swing
+        error = (error + new) / 2 if error else new  # damped: the plain iteration can oscillate
     return error
 
 
 def cramer_rao_bound(*, n_features: int, n_samples: int, density: float, noise_std: float) -> float:
-    """Smallest error that any unbiased method can leave on Bernoulli-Gaussian data with Gaussian noise.
+    """Compute the Cramer-Rao bound of the error for Bernoulli-Gaussian data with Gaussian noise.
 
-    The error is the one of :func:`elldict.metrics.recovery_error`, so that the bound stands beside it in a table.
+    The error is that of :func:`elldict.metrics.recovery_error`. No unbiased method has a smaller one.
 
     Parameters
     ----------
     n_features : int
-        Size n of a signal, and number of atoms.
+        Number n of features and of atoms.
     n_samples : int
-        Number r of signals.
+        Number r of samples.
     density : float
         Probability theta that a code is not zero, in (0, 1).
     noise_std : float
@@ -123,7 +123,7 @@ def cramer_rao_bound(*, n_features: int, n_samples: int, density: float, noise_s
     -------
     float
         (n-1) / (r (I v - 1)), with v the variance of a noisy code and I the Fisher information of its location; 0
-        without noise, where the dictionary can be found exactly.
+        without noise, where the dictionary can be recovered exactly.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def cramer_rao_bound(*, n_features: int, n_samples: int, density: float, noise_s
 
 
 def _location_information(density: float, noise_std: float) -> float:
-    """E[(q'/q)^2] of the density q of a noisy code, by quadrature."""
+    """Compute E[(q'/q)^2] for the density q of a noisy code, by quadrature."""
     wide, narrow = 1 + noise_std**2, noise_std**2
 
     def integrand(s: float) -> float:
@@ -149,16 +149,17 @@ def _location_information(density: float, noise_std: float) -> float:
         q = active + idle
         return (s * (active / wide + idle / narrow)) ** 2 / q if q > 0 else 0.0
 
-    # the integrand has features of the width of the noise around zero and of order one beyond
+    # the integrand varies on the scale of the noise around zero, and on that of one further out
     edges = [0.0, 2 * noise_std, 6 * noise_std, 12 * noise_std, 12 * noise_std + 12]
     parts = (quad(integrand, a, b, epsrel=1e-10, limit=200)[0] for a, b in itertools.pairwise(edges))
     return 2 * float(sum(parts))
 
 
 def mean_over_gaussian(function: Callable[[Array], Array], variance: float = 1.0) -> float:
-    """Mean of a function of a Gaussian variable x that is smooth on the scale of one, whatever the variance of x.
+    """Compute the mean of a function of a Gaussian variable x; the function is smooth on the scale of one.
 
-    By the trapezoidal rule in t, x = std sinh t, which converges faster than any power of the number of nodes.
+    For any variance of x, the trapezoidal rule in t, x = std sinh t, converges faster than any power of the number of
+    nodes.
     """
     t = np.linspace(-3.2, 3.2, 801)  # sinh 3.2 is 12 standard deviations
     x = np.sinh(t)
@@ -174,6 +175,7 @@ def smoothed_derivatives(z: Array, p: float) -> tuple[Array, Array]:
 
 
 def _first_order_error(p: float, n: int, r: int, density: float, noise_std: float, m: int) -> float:
+    """Compute F(sigma) of `expected_error`."""
     v, gs, g2, slope = (_moments if p > 2 else _smoothed_moments)(p, density, noise_std)
     within = (m - 1) * (v * g2 - gs**2)
     outside = 2 * (n - m) * v * g2
@@ -181,7 +183,7 @@ def _first_order_error(p: float, n: int, r: int, density: float, noise_std: floa
 
 
 def _moments(p: float, density: float, noise_std: float) -> tuple[float, float, float, float]:
-    """Moments E s^2, E g s, E g^2 and E g' of a noisy code."""
+    """Compute the moments E s^2, E g s, E g^2 and E g' of a noisy code, for p > 2."""
 
     def moment(order: float) -> float:
         active = density * float((1 + noise_std**2) ** (order / 2))
@@ -192,7 +194,7 @@ def _moments(p: float, density: float, noise_std: float) -> tuple[float, float, 
 
 
 def _smoothed_moments(p: float, density: float, noise_std: float) -> tuple[float, float, float, float]:
-    """The same for p < 2, of a code in units of its root mean square."""
+    """Compute these moments for p < 2, of a code in units of its root mean square."""
     idle = noise_std**2 / (density + noise_std**2)
     active = idle + 1 / (density + noise_std**2)
 
@@ -209,7 +211,7 @@ def _check_setting(p: float, n: int, r: int, density: float, noise_std: float, m
     if not 0 < p <= 60 or p == 2:
         raise ValueError(f"p={p!r}: expected a number above 0 and at most 60, but not 2.")
     if int(m) != m or int(n) != n:
-        raise ValueError(f"n_features={n!r}, n_components={m!r}: expected whole numbers.")
+        raise ValueError(f"n_features={n!r}, n_components={m!r}: expected integers.")
     if not (n >= 2 and r >= 1 and 1 <= m <= n):
         raise ValueError(
             f"n_features={n}, n_samples={r}, n_components={m}: expected n_features >= 2, n_samples >= 1 and "

@@ -1,4 +1,4 @@
-"""The paper's guarantees: how sharp the population objective is, and how many samples make the sampled one like it."""
+"""Guarantees of the paper: sharpness of the population objective, and the number of samples that are needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elldict.theory.supports import check_density, check_exponent
 
 
 def noise_gap(p: float, noise_std: float) -> float:
-    """Gap between unit vectors and their halfway points in the population objective, the paper's xi_eta.
+    """Compute the gap of the population objective between unit vectors and their midpoints, the paper's xi_eta.
 
     Parameters
     ----------
@@ -25,9 +25,9 @@ def noise_gap(p: float, noise_std: float) -> float:
 
     Notes
     -----
-    The objective at e_1 exceeds the one at (e_1 + e_2) / sqrt(2) by gamma_p theta (1 - theta) times this number, which
-    is above 0 for p > 2. It tends to 0 for p -> 2 (where every direction is as good), is 1/2 for p = 4 whatever the
-    noise, and behaves like p (p-2) eta^(p-4) / 16 for strong noise: noise flattens the objective for p < 4.
+    The objective at e_1 exceeds that at (e_1 + e_2) / sqrt(2) by gamma_p theta (1 - theta) times this number, which is
+    positive for p > 2. It tends to 0 for p -> 2 (where the objective is constant), is 1/2 for p = 4 and any noise, and
+    behaves like p (p-2) eta^(p-4) / 16 for strong noise: noise flattens the objective for p < 4.
 
     Examples
     --------
@@ -41,14 +41,14 @@ def noise_gap(p: float, noise_std: float) -> float:
     _check_noise(noise_std)
     middle = 0.5 + noise_std**2
     h = 0.5 / middle
-    # a second difference; powers minus one keep the digits that strong noise (small h) would take
+    # a second difference; powers minus one avoid cancellation for strong noise (small h)
     above = math.expm1(p / 2 * math.log1p(h))
     below = math.expm1(p / 2 * math.log1p(-h)) if h < 1 else -1.0
     return float(middle ** (p / 2) * (above + below))
 
 
 def sharpness_constant(p: float, noise_std: float = 0.0) -> float:
-    """Constant of the sharpness of the population objective, the paper's C_p and C_eta,p.
+    """Compute the sharpness constant of the population objective, the paper's C_p and C_eta,p.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ def sharpness_constant(p: float, noise_std: float = 0.0) -> float:
     and, averaged over the rows of an orthogonal Q, the same with ||Q - P||_F^2 / n for some signed permutation P.
     Both are true; the printed proofs need four repairs.
     (1) ``r = |1 - q_n|^2 = eps^2`` should read ``r = 1 - |q_n| <= eps^2 = 1 - q_n^2``.
-    (2) The last displays of the noisy version carry a factor 2 too many under c, and lose eta^2 under the mean.
+    (2) The last displays of the noisy version have an extra factor 2 below c, and lack eta^2 within the mean.
     (3) ||Q - P||_2 has to be the Frobenius norm.
-    (4) Rows may share their nearest unit vector, so step (b) is no equality. The claim holds all the same: rows with an
-    entry above sqrt(1/2) have theirs alone; any other row has a gap of theta (1-theta) / C or more, and with the right
-    sign ||q -+ e_j||^2 <= 2 for whichever j is left.
+    (4) Rows may share their nearest unit vector, so step (b) is not an equality. The claim holds nevertheless: a row
+    with an entry above sqrt(1/2) does not share it; any other row has a gap of theta (1-theta) / C or more, and with
+    the right sign ||q -+ e_j||^2 <= 2 for any remaining j.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def sharpness_constant(p: float, noise_std: float = 0.0) -> float:
 
 
 def recovery_constant(p: float, density: float, noise_std: float = 0.0) -> float:
-    """Squared error per atom that a unit of deviation of the objective may cause, the paper's C_theta.
+    """Compute the largest squared error per atom for a unit deviation of the objective, the paper's C_theta.
 
     Parameters
     ----------
@@ -102,14 +102,14 @@ def recovery_constant(p: float, density: float, noise_std: float = 0.0) -> float
     Returns
     -------
     float
-        4 C / (gamma_p theta (1 - theta)), C the :func:`sharpness_constant`. Where the sampled objective, per atom and
-        sample, is within delta of its expectation on the whole orthogonal group, its maximiser A has
+        4 C / (gamma_p theta (1 - theta)), with C the :func:`sharpness_constant`. If the sampled objective, per atom and
+        sample, is within delta of its expectation on the whole orthogonal group, its maximiser A satisfies
         ||A^T - D0 Pi||_F^2 / n <= C_theta delta for some signed permutation Pi.
 
     Notes
     -----
-    Theorem 2.2 (noise) leaves C out, 4 / (gamma_p theta (1 - theta)), and charges it to the number of samples; see
-    :func:`samples_needed`. Here it stays in, so that noise -> 0 gives the constant of Theorem 2.1.
+    Theorem 2.2 (noise) has the constant 4 / (gamma_p theta (1 - theta)) without C, which is part of the number of
+    samples there; see :func:`samples_needed`. With C, the limit of noise -> 0 is the constant of Theorem 2.1.
 
     Examples
     --------
@@ -122,42 +122,42 @@ def recovery_constant(p: float, density: float, noise_std: float = 0.0) -> float
 
 
 def samples_needed(p: float, *, n_features: int, density: float, tolerance: float, noise_std: float = 0.0) -> float:
-    """Growth of the number of samples that the paper's theorems ask for, up to a factor they do not state.
+    """Compute the number of samples that the theorems of the paper require, up to a constant factor.
 
     Parameters
     ----------
     p : float
         Exponent of the norm, above 2.
     n_features : int
-        Size n of a signal, at least 2.
+        Number n of features, at least 2.
     density : float
         Probability theta that a code is not zero, in (0, 1).
     tolerance : float
         Deviation delta, above 0 and below n_features.
     noise_std : float, default=0.0
-        Standard deviation eta of the noise, relative to an active code; 0 asks Theorem 2.1, more asks Theorem 2.2.
+        Standard deviation eta of the noise, relative to an active code; 0 for Theorem 2.1, more for Theorem 2.2.
 
     Returns
     -------
     float
-        The expression inside Omega(...): ratios of two values mean something, one value alone does not. No noise:
+        The expression inside Omega(...), of which only ratios have a meaning. Without noise:
         n log(n/delta) (theta n log^2 n)^(p/2) / delta^2, for a squared error of ``recovery_constant(p, density)``
-        times delta. Noise: n log(n/delta) ((1 + eta^2) n log n)^(p/2) / (delta xi_eta)^2, for a squared error of
+        times delta. With noise: n log(n/delta) ((1 + eta^2) n log n)^(p/2) / (delta xi_eta)^2, for a squared error of
         4 delta / (gamma_p theta (1 - theta)).
 
     Notes
     -----
-    Theorem 2.2 prints xi_eta^2 as a *factor*. It has to divide: the sharpness lemma turns a deviation d of the
-    objective into an error of 4 d / (gamma_p theta (1-theta) xi_eta), the theorem promises 4 delta / (gamma_p theta
-    (1-theta)), so d = delta xi_eta, and samples go with d^-2. As printed, p -> 2, where nothing can be recovered, would
-    need no samples at all, and for p < 4 stronger noise would need fewer. Multiply by ``noise_gap(p, noise_std)**4``
-    for the printed expression.
+    Theorem 2.2 has xi_eta^2 as a *factor*, but it should be a divisor. By the sharpness lemma, a deviation d of the
+    objective leads to an error of 4 d / (gamma_p theta (1-theta) xi_eta). The theorem states 4 delta / (gamma_p theta
+    (1-theta)), so d = delta xi_eta, and the number of samples is proportional to d^-2. As printed, no samples would be
+    needed for p -> 2, where nothing can be recovered, and fewer for stronger noise if p < 4. The printed expression is
+    this one times ``noise_gap(p, noise_std)**4``.
 
-    The two theorems do not meet at noise 0: the second one has no theta (noise is dense) and log n for log^2 n,
-    although its proof truncates at the same level; it is log n that looks wrong. So does (1 + eta^2)^(p/2) for strong
-    noise: the variance in the proof is of order (1 + eta^2)^p, and as it stands the number falls with noise for some
-    p > 4, divided or not. The appendix repeats Theorem 2.1 with
-    theta (n log^2 n)^(p/2); its own lemma, and the main text, have the smaller (theta n log^2 n)^(p/2) used here.
+    The two theorems do not agree without noise: the second one has no theta (noise is dense), and log n instead of
+    log^2 n although its proof truncates at the same level, so that log n is probably wrong. The same is true of
+    (1 + eta^2)^(p/2) for strong noise: the variance in the proof is of order (1 + eta^2)^p, and as printed the number
+    decreases with noise for some p > 4, with xi_eta^2 as factor or as divisor. The appendix repeats Theorem 2.1 with
+    theta (n log^2 n)^(p/2); its own lemma and the main text have the smaller (theta n log^2 n)^(p/2) used here.
 
     Examples
     --------

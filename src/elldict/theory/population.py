@@ -1,7 +1,7 @@
-"""The paper's algorithm on infinitely many samples: expectations over supports, computed and not sampled.
+"""The algorithm of the paper on infinitely many samples, by exact expectations over supports.
 
-The dictionary is the identity throughout (paper, Section 3.2: a rotation of the data rotates every iterate), so the
-atoms sought are the signed unit vectors, and a row a of A holds its own codes.
+The dictionary is the identity (paper, Section 3.2: a rotation of the data rotates every iterate), so the true atoms are
+the signed unit vectors, and the entries of a row a of A are its coordinates in the true dictionary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 def population_objective(A: ArrayLike, p: float, density: float) -> float:
-    """Objective of the paper on infinitely many samples.
+    """Compute the objective of the paper on infinitely many samples.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def population_objective(A: ArrayLike, p: float, density: float) -> float:
     -------
     float
         Sum over the rows of E|<a, x>|^p = gamma_p E||a_Omega||^p, for Bernoulli-Gaussian x with support Omega: the
-        limit of ||A Y||_p^p / r. Orthonormal rows reach at most m gamma_p theta, at signed unit vectors only.
+        limit of ||A Y||_p^p / r. Its maximum over orthonormal rows, m gamma_p theta, is at signed unit vectors only.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def population_objective(A: ArrayLike, p: float, density: float) -> float:
 
 
 def population_gradient(A: ArrayLike, p: float, density: float) -> Array:
-    """Gradient of :func:`population_objective`.
+    """Compute the gradient of :func:`population_objective`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def population_gradient(A: ArrayLike, p: float, density: float) -> Array:
     Returns
     -------
     ndarray of the shape of A
-        Row by row c_p E[||a_Omega||^(p-2) a_Omega] with c_p = p gamma_p, which makes it the gradient of E|<a, x>|^p.
+        For each row, c_p E[||a_Omega||^(p-2) a_Omega] with c_p = p gamma_p: the gradient of E|<a, x>|^p.
 
     Examples
     --------
@@ -70,13 +70,13 @@ def population_gradient(A: ArrayLike, p: float, density: float) -> Array:
     """
     rows = _check_rows(A, p, density)
     squares = rows**2
-    # the mean over supports that hold i, for every i
+    # for each i, the mean over supports that contain i
     means = power_without_one(squares, squares, density, p / 2 - 1)
     return p * gaussian_moment(p) * density * rows * means
 
 
 def population_step(A: ArrayLike, p: float, density: float) -> Array:
-    """One step of the power method on infinitely many samples (paper, Algorithm 3).
+    """Compute one step of the power method on infinitely many samples (paper, Algorithm 3).
 
     Parameters
     ----------
@@ -91,8 +91,7 @@ def population_step(A: ArrayLike, p: float, density: float) -> Array:
     Returns
     -------
     ndarray of the shape of A
-        The gradient, sent back to the constraint: divided by its length (sphere), or its polar factor (orthogonal
-        group, Stiefel manifold).
+        The gradient divided by its norm (sphere), or its polar factor (orthogonal group, Stiefel manifold).
 
     Examples
     --------
@@ -113,17 +112,17 @@ def population_step(A: ArrayLike, p: float, density: float) -> Array:
 
 
 def signal_ratio(a: ArrayLike) -> float:
-    """Signal-to-orthogonal ratio of a vector, the paper's SOR.
+    """Compute the signal-to-orthogonal ratio of a vector, the paper's SOR.
 
     Parameters
     ----------
     a : array_like of shape (n,)
-        Vector of any length but 0; its largest coordinate is the signal.
+        Vector that is not zero; its largest coordinate is the signal.
 
     Returns
     -------
     float
-        Largest magnitude over the length of all other coordinates; infinite at a signed unit vector. For ``a`` of
+        Largest magnitude divided by the norm of all other coordinates; infinite at a signed unit vector. For ``a`` of
         length 1 the squared error min_i ||a -+ e_i||^2 is 2 - 2 / sqrt(1 + 1 / SOR^2).
 
     Examples
@@ -138,7 +137,7 @@ def signal_ratio(a: ArrayLike) -> float:
 
 
 def signal_ratios(a: ArrayLike) -> Array:
-    """Ratios of the signal to every other coordinate, the paper's SOR_i.
+    """Compute the ratios of the signal to every other coordinate, the paper's SOR_i.
 
     Parameters
     ----------
@@ -148,8 +147,8 @@ def signal_ratios(a: ArrayLike) -> Array:
     Returns
     -------
     ndarray of shape (n - 1,)
-        Largest magnitude over the other ones, in their order, all >= 1; infinite where a coordinate is zero.
-        (Magnitudes, since a step changes no sign.)
+        Largest magnitude divided by each of the others, in their order, all >= 1; infinite where a coordinate is
+        zero. Signs do not matter, since a step does not change them.
 
     Examples
     --------
@@ -163,7 +162,7 @@ def signal_ratios(a: ArrayLike) -> Array:
 
 
 def growth_rates(a: ArrayLike, p: float, density: float) -> Array:
-    """Rates at which a population step separates the signal from the rest (paper, Proposition 3.1).
+    """Compute the rates at which a population step separates the signal from the rest (paper, Proposition 3.1).
 
     Parameters
     ----------
@@ -178,36 +177,36 @@ def growth_rates(a: ArrayLike, p: float, density: float) -> Array:
     -------
     ndarray of shape (n - 1,)
         Rates tau_i, in the order of the other coordinates: :func:`population_step` multiplies SOR_i by 1 + tau_i.
-        Between 0 (coordinate i is as large as the signal) and (1 - theta) / theta (reached at a unit vector).
+        Between 0 (coordinate i is as large as the signal) and (1 - theta) / theta (at a unit vector).
 
     Examples
     --------
     >>> from elldict.theory import growth_rates
-    >>> growth_rates([0.6, 0.8], p=4, density=0.5).round(6).tolist()  # (.64 - .36) / (1 + .36)
+    >>> growth_rates([0.6, 0.8], p=4, density=0.5).round(6).tolist()  # (0.64 - 0.36) / (1 + 0.36)
     [0.205882]
     """
     _check_rows(a, p, density)
     signal, others = _split(_check_vector(a))
     if others.size == 0:
         raise ValueError("a has one coordinate: expected two or more.")
-    squares = (others / signal) ** 2  # rates do not depend on the length of a
+    squares = (others / signal) ** 2  # rates do not depend on the norm of a
     with_signal, with_other, with_both = power_without_one(
         np.broadcast_to(squares, (3, squares.size)),
         np.stack([np.ones_like(squares), squares, 1 + squares]),
         density,
         p / 2 - 1,
     )
-    gain = np.maximum(with_signal - with_other, 0)  # never negative but for rounding, between equal coordinates
+    gain = np.maximum(with_signal - with_other, 0)  # negative only by rounding, for equal coordinates
     return np.asarray(gain / (density / (1 - density) * with_both + with_other))
 
 
 def first_stage_bound(a: ArrayLike, p: float, density: float) -> float:
-    """Bound on the iterations until the signal outweighs the rest (paper, Theorem 3.1).
+    """Compute a bound on the number of iterations until the signal exceeds the rest (paper, Theorem 3.1).
 
     Parameters
     ----------
     a : array_like of shape (n,)
-        Where the population power method starts; its largest coordinate is the signal.
+        Initial vector of the population power method; its largest coordinate is the signal.
     p : float
         Exponent of the norm, above 2.
     density : float
@@ -216,16 +215,16 @@ def first_stage_bound(a: ArrayLike, p: float, density: float) -> float:
     Returns
     -------
     float
-        Bound log(sqrt(n)) / log(1 + tau), tau the smallest of the :func:`growth_rates` at ``a``: after so many
-        iterations, rounded up, SOR is above 1. Infinite where two coordinates share the largest magnitude.
+        Bound log(sqrt(n)) / log(1 + tau), with tau the smallest of the :func:`growth_rates` at ``a``: after this number
+        of iterations, rounded up, SOR is above 1. Infinite if two coordinates have the largest magnitude.
 
     Notes
     -----
-    T_tau counts iterations, so the bound as printed has to be rounded up. Its proof takes for granted that tau never
-    falls along a run, which Proposition 3.1 does not say (there only a_n and a_i move, here all coordinates do). For
-    p <= 4 it is true: let the signal be 1; every other coordinate shrinks, S = ||a_Omega'||^2 with it, and
-    (S + 1)^s - (S + a_i^2)^s with s = p/2 - 1 <= 1 can only grow. For large p it is false (p = 14, density .9: the
-    tests hold an example), although no run was found that breaks the bound itself.
+    T_tau counts iterations, so the printed bound has to be rounded up. Its proof assumes that tau never decreases along
+    a run, which does not follow from Proposition 3.1 (there only a_n and a_i change, here all coordinates do). It is
+    true for p <= 4: let the signal be 1; every other coordinate and S = ||a_Omega'||^2 decrease, so that
+    (S + 1)^s - (S + a_i^2)^s with s = p/2 - 1 <= 1 increases. For large p it is false (the tests have an example with
+    p = 14 and density 0.9), although we know of no run that violates the bound itself.
 
     Examples
     --------
@@ -239,7 +238,7 @@ def first_stage_bound(a: ArrayLike, p: float, density: float) -> float:
 
 
 def convergence_factor(density: float) -> float:
-    """Factor by which the error falls per iteration in the second stage of the population power method.
+    """Compute the factor by which the error decreases per iteration in the second stage of the population power method.
 
     Parameters
     ----------
@@ -249,14 +248,14 @@ def convergence_factor(density: float) -> float:
     Returns
     -------
     float
-        The limit theta of ||a_next - e_i|| / ||a - e_i||, whatever p is; the same on the orthogonal group.
+        The limit theta of ||a_next - e_i|| / ||a - e_i|| for any p; it is the same on the orthogonal group.
 
     Notes
     -----
-    Theorem 3.1 prints 1 / theta, which would be divergence: it is the limit of 1 + tau_i, by which SOR_i *grows*. Near
-    e_n a support without n contributes nothing in the limit (its norm is small, to the power p - 2), one with n
-    contributes norm 1. So the gradient has theta at n, and theta a_i P(i in Omega) = theta^2 a_i elsewhere.
-    The approach to the limit takes long for p near 2: the ratio is off by a term of order ||a - e_n||^(p-2).
+    Theorem 3.1 states 1 / theta, which would be divergence: it is the limit of 1 + tau_i, by which SOR_i *grows*. Near
+    e_n, a support without n contributes nothing in the limit (a small norm to the power p - 2), and one with n
+    contributes norm 1. So the gradient is theta at n, and theta a_i P(i in Omega) = theta^2 a_i elsewhere.
+    Convergence to the limit is slow for p near 2: the difference is of order ||a - e_n||^(p-2).
 
     Examples
     --------
@@ -269,6 +268,7 @@ def convergence_factor(density: float) -> float:
 
 
 def _check_rows(A: ArrayLike, p: float, density: float) -> Array:
+    """Check the arguments, and return A as an array."""
     check_exponent(p)
     check_density(density)
     rows = np.asarray(A, dtype=np.float64)
@@ -280,6 +280,7 @@ def _check_rows(A: ArrayLike, p: float, density: float) -> Array:
 
 
 def _check_vector(a: ArrayLike) -> Array:
+    """Check a vector, and return it as an array."""
     vector = np.asarray(a, dtype=np.float64)
     if vector.ndim != 1 or not all_finite(vector) or not np.any(vector):
         raise ValueError(f"a has shape {vector.shape}: expected one vector (n,), finite and not zero.")
@@ -287,7 +288,7 @@ def _check_vector(a: ArrayLike) -> Array:
 
 
 def _split(a: Array) -> tuple[float, Array]:
-    """Magnitude of the signal, and of the other coordinates in their order."""
+    """Return the magnitude of the signal, and those of the other coordinates in their order."""
     magnitudes = np.abs(a)
     signal = int(np.argmax(magnitudes))
     return float(magnitudes[signal]), np.delete(magnitudes, signal)

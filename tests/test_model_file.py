@@ -1,0 +1,350 @@
+"""Model files: loaded models compute the same bits; damaged, edited and foreign files are refused, and not executed."""
+
+import copy
+import hashlib
+import io
+import itertools
+import json
+import os
+import pickle
+import re
+import resource
+import struct
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from elldict.archive import HEADER, add_member
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.dictionary_learning import LpDictionaryLearning
+from elldict.ica import LpICA
+from elldict.model_file import MOST_WIDTHS, ModelFileError, load
+from tests.fits import assert_same_fit
+
+R, N = 400, 5
+WEIGHTS = np.random.default_rng(1).integers(0, 3, R).astype(float)
+MODELS = {
+    "dictionary": (LpDictionaryLearning(), {}),
+    "ica": (LpICA(), {}),
+    "whitened": (LpDictionaryLearning(whiten=True, center=True, transform_algorithm="posterior"), {}),
+    "standardised": (LpDictionaryLearning(standardize=True), {}),
+    "normalised": (LpICA(normalize="samples"), {}),
+    "fewer atoms": (LpDictionaryLearning(n_components=3), {}),
+    "fewer sources": (LpICA(3), {}),
+    "weights": (LpICA(whiten="arbitrary-variance"), {"sample_weight": WEIGHTS}),
+    "white": (LpICA(whiten=False), {}),
+    "power": (LpDictionaryLearning(solver="power", p=4, random_state=3), {}),
+    "l_p only": (LpDictionaryLearning(refine=None, p=1, error_bars=False), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def X():  # noqa: N802
+    X, _, _ = make_bernoulli_gaussian(R, N, density=0.3, noise_std=0.1, random_state=0)
+    X.setflags(write=False)
+    return X
+
+
+@pytest.fixture(scope="module")
+def model(X):
+    return LpICA().fit(X)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.npz"
+
+
+@pytest.fixture
+def saved(model, path):
+    model.save(path)
+    return path
+
+
+def assert_same_model(model, other):
+    assert_same_fit(model, other, ignored=("has_changed",))  # of densities: whether the last refit changed something
+
+
+def assert_saved(model, path, X):
+    """Save and load a model, and compare everything to the last bit; return the loaded one."""
+    model.save(path)
+    again = load(path)
+    assert_same_model(model, again)
+    assert (again.unmixing_ is again.components_) == (model.unmixing_ is model.components_)
+    codes = model.transform(X)
+    for name in ("transform", "denoise", "score_samples", "inverse_transform"):
+        one, other = (getattr(each, name)(codes if name == "inverse_transform" else X) for each in (model, again))
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+    return again
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", MODELS)
+def test_loaded_model_is_the_saved_one_to_the_last_bit(name, dtype, X, path):
+    estimator, options = MODELS[name]
+    samples = LpICA().fit_transform(X) if name == "white" else X
+    samples = samples.astype(dtype)
+    again = assert_saved(copy.deepcopy(estimator).fit(samples, **options), path, samples)
+    assert np.isnan(again.expected_error_) or estimator.error_bars
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_model_with_warnings_or_exact_atoms_or_names_is_loaded(X, path):
+    for n_samples in (6, 30):
+        assert assert_saved(LpICA().fit(X[:n_samples]), path, X).warnings_
+    clean, _, _ = make_bernoulli_gaussian(2000, 4, density=0.2, random_state=0)
+    assert assert_saved(LpDictionaryLearning().fit(clean), path, clean).noise_std_ == 0
+    frame = pd.DataFrame(X, columns=["a", "b", "ü", "d\n", "e"])
+    assert list(assert_saved(LpICA().fit(frame), path, frame).feature_names_in_) == list(frame.columns)
+
+
+def test_parameters_of_numpy_are_those_of_python_and_generators_are_not_saved(X, path):
+    generator = np.random.default_rng(0)
+    model = LpDictionaryLearning(np.int64(3), p=np.float32(4), center=np.bool_(True), random_state=generator).fit(X)
+    model.save(path)
+    parameters = load(path).get_params()
+    assert parameters == {**model.get_params(), "random_state": None}
+
+
+def test_arrays_of_torch_are_loaded_as_numpy_arrays(X, path):
+    samples = pytest.importorskip("torch").asarray(X.copy())
+    model = LpICA().fit(samples)
+    model.save(path)
+    np.testing.assert_array_equal(load(path).transform(X), model.transform(samples).numpy())
+
+
+def test_file_depends_on_the_model_only_and_numpy_reads_it(model, saved):
+    load(saved).save(other := saved.with_name("other.npz"))
+    assert other.read_bytes() == saved.read_bytes()
+    with np.load(saved, allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["mixing"], model.mixing_)
+
+
+def test_cut_file_is_refused_and_a_flipped_bit_or_without_effect(model, saved):
+    content = saved.read_bytes()
+    places = np.random.default_rng(0).integers(0, len(content), 100)
+    n_refused = 0
+    for place in (*range(0, 200, 2), *places, *range(len(content) - 1600, len(content), 12)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        saved.write_bytes(content[:place])
+        with pytest.raises(ModelFileError, match=re.escape(str(saved))):
+            load(saved)
+        saved.write_bytes(changed)
+        try:
+            again = load(saved)
+        except ModelFileError:
+            n_refused += 1
+        else:
+            assert_same_model(model, again)
+    assert n_refused > 150  # without effect are times and other entries of the directory at the end
+
+
+def write_npy(array, **options):
+    stream = io.BytesIO()
+    np.save(stream, array, **options)
+    return stream.getvalue()
+
+
+def edit(path, change, *, sealed):
+    """Change the members of a file, a dictionary of bytes; `sealed` with a new checksum."""
+    with zipfile.ZipFile(path) as archive:
+        members, comment = {name: archive.read(name) for name in archive.namelist()}, archive.comment
+    change(members)
+    checksum = hashlib.sha256()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+            add_member(checksum, name, content)
+        archive.comment = checksum.hexdigest().encode() if sealed else comment
+
+
+def change_header(*place, value):
+    def change(members):
+        header = entry = json.loads(members[HEADER])
+        for key in place[:-1]:
+            entry = entry[key]
+        entry[place[-1]] = value
+        members[HEADER] = json.dumps(header).encode()
+
+    return change
+
+
+def change_array(name, function):
+    def change(members):
+        members[f"{name}.npy"] = write_npy(function(np.load(io.BytesIO(members[f"{name}.npy"]))), allow_pickle=True)
+
+    return change
+
+
+def test_edited_headers_and_swapped_arrays_are_refused(saved):
+    content = saved.read_bytes()
+    with zipfile.ZipFile(saved) as archive:
+        header = json.loads(archive.read(HEADER))
+        pairs = itertools.combinations((name for name in archive.namelist() if name != HEADER), 2)
+    places = [*((name,) for name in header), *((name, key) for name in ("params", "fitted") for key in header[name])]
+    changes = [change_header(*place, value=value) for place in places for value in (None, 7, "\x1b[2J", [])]
+    for change in (*changes, *(lambda found, a=a, b=b: found.update({a: found[b], b: found[a]}) for a, b in pairs)):
+        edit(saved, change, sealed=False)
+        with pytest.raises(ModelFileError):
+            load(saved)
+        saved.write_bytes(content)
+
+
+class Payload:
+    """Creates a file when it is unpickled."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("executed"),)
+
+
+FORGED = {
+    "pickled array": change_array("mean", lambda mean: np.array([Payload()] * N)),
+    "pickle": lambda members: members.update({"mean.npy": pickle.dumps(Payload())}),
+    "parent folder": lambda members: members.update({"../evil.npy": write_npy(np.ones(2))}),
+    "header is not JSON": lambda members: members.update({HEADER: b"{"}),
+    "newer version": change_header("version", value=99),
+    "unknown class": change_header("class", value="os.system"),
+    "another class": change_header("class", value="LpDictionaryLearning"),
+    "unknown parameter": change_header("params", "evil", value=1),
+    "parameter out of range": change_header("params", "p", value=2),
+    "number that is a string": change_header("fitted", "n_iter_", value="many"),
+    "warnings are not pairs": change_header("warnings_", value=[["RankWarning"]]),
+    "missing array": lambda members: members.pop("mixing.npy"),
+    "wrong shape": change_array("mean", lambda mean: mean[:, None]),
+    "wrong precision": change_array("mean", lambda mean: mean.astype("float32")),
+    "words": change_array("mean", lambda mean: mean.astype(str)),
+    "NaN": change_array("mixing", lambda mixing: np.full_like(mixing, np.nan)),
+    "other grid": change_array("code_tables", lambda tables: tables[:, :, 1:]),
+    "huge grid": change_array("code_pooled", lambda pooled: np.ones((1, MOST_WIDTHS + 1))),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_file_is_refused_and_not_executed(name, saved, monkeypatch):
+    monkeypatch.chdir(saved.parent)
+    edit(saved, lambda members: None, sealed=True)
+    load(saved)  # with a new checksum
+    edit(saved, FORGED[name], sealed=True)
+    with pytest.raises(ModelFileError, match=re.escape(str(saved))):
+        load(saved)
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_bombs_and_duplicates_take_no_memory(saved):
+    content = saved.read_bytes()
+    with zipfile.ZipFile(saved, "a") as archive:
+        header = archive.read(HEADER)
+        archive.writestr("mean.npy", archive.read("mean.npy"))
+    files = [saved.read_bytes()]
+    for members in ({HEADER: bytes(2**26)}, {HEADER: header, "mean.npy": bytes(2**26)}):
+        with zipfile.ZipFile(saved, "w") as archive:
+            for name, member in members.items():
+                archive.writestr(name, member, zipfile.ZIP_STORED if member is header else zipfile.ZIP_DEFLATED)
+        files.append(saved.read_bytes())
+    lying = bytearray(content)
+    place = content.rindex(b"PK\x01\x02") + 20  # sizes in the last entry of the directory
+    lying[place : place + 8] = struct.pack("<II", 2**31 - 1, 2**31 - 1)
+    terabyte = io.BytesIO()
+    np.lib.format.write_array_header_1_0(terabyte, {"descr": "<f8", "fortran_order": False, "shape": (2**37,)})
+    saved.write_bytes(content)
+    edit(saved, lambda members: members.update({"mean.npy": terabyte.getvalue() + bytes(8 * N)}), sealed=True)
+    tracemalloc.start()
+    for file in (*files, lying, saved.read_bytes()):
+        saved.write_bytes(file)
+        with pytest.raises(ModelFileError):
+            load(saved)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
+
+
+def test_file_of_the_first_version_is_refused_with_the_reason_and_may_be_replaced(model, path):
+    header = {"class": "LpICA", "params": {"p": 3}, "fitted": {"n_components_": 2}, "version": 1}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(HEADER, json.dumps(header))
+        archive.writestr("atoms.npy", write_npy(np.eye(2)))
+    with pytest.raises(ModelFileError, match=r"format version 1.*Fit the samples again"):
+        load(path)
+    model.save(path)
+
+
+def test_what_could_not_be_loaded_is_not_saved(X, model, path):
+    class Other(LpICA):
+        pass
+
+    with pytest.raises(NotFittedError):
+        LpICA().save(path)
+    with pytest.raises(TypeError, match="not subclasses such as Other"):
+        Other().fit(X).save(path)
+    broken = copy.deepcopy(model)
+    broken.mixing_ = broken.mixing_ * np.nan
+    with pytest.raises(ValueError, match="'mixing' holds NaN"):
+        broken.save(path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", [write_npy(np.ones(3)), pickle.dumps(Payload()), b"PK\x03\x04"])
+def test_another_file_is_not_loaded_and_not_replaced_unless_asked(content, model, path):
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match="not a model"):
+        load(path)
+    with pytest.raises(FileExistsError, match=r"overwrite=True.*model\.npz"):
+        model.save(path)
+    assert path.read_bytes() == content
+    model.save(path, overwrite=True)
+    load(path)
+
+
+def test_model_replaces_a_model_and_keeps_its_mode_and_links(model, saved):
+    link = saved.with_name("link.npz")
+    link.symlink_to(saved)
+    saved.chmod(0o600)
+    model.save(link)
+    assert link.is_symlink()
+    assert saved.stat().st_mode & 0o777 == 0o600
+    assert {each.name for each in saved.parent.iterdir()} == {"link.npz", "model.npz"}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_not_a_regular_file_is_neither_read_nor_replaced(make, model, path):
+    make(path)
+    for use in (load, model.save):
+        with pytest.raises(OSError, match="Not a regular file"):
+            use(path)
+    assert not path.is_file()
+
+
+def test_full_disk_names_the_file_and_keeps_the_old_model(model, saved):
+    """A limit on the size of files has the same effect as a full disk."""
+    before, limit = saved.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limit[1]))
+    try:
+        with pytest.raises(OSError, match=r"model\.npz"):
+            model.save(saved)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_process_killed_while_saving_keeps_the_old_model(saved):
+    before = saved.read_bytes()
+    script = f"""
+import os
+from elldict import archive, model_file
+model = model_file.load({str(saved)!r})
+archive.npy.write_array = lambda *_, **__: os._exit(9)  # after the header is written
+model.save({str(saved)!r})
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 9
+    assert saved.read_bytes() == before
