@@ -1,7 +1,6 @@
 """Samples in dask arrays and data frames: the same bits as in memory, on any scheduler, or a clear error."""
 
 import os
-import pickle
 import signal
 import threading
 import time
@@ -35,12 +34,7 @@ CHUNKS = {
     "uneven": ((1, 1999, 7, 0, 993, 1000, 0), 12),
     "blocks": (64, 12),
 }
-OPTIONS = {
-    "default": {},
-    "power": {"solver": "power", "refine": None},
-    "whiten": {"whiten": True, "center": True, "error_bars": False},
-    "few": {"n_components": 5},
-}
+WHITEN, POWER = {"whiten": True, "center": True, "error_bars": False}, {"solver": "power", "random_state": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +54,7 @@ def read_in_every_pass(monkeypatch):
 
 @pytest.fixture(scope="module", params=[4])
 def workers(request):
+    """Start workers that are threads of this process."""
     with LocalCluster(request.param, 1, processes=False, memory_limit=0, dashboard_address=":0") as local:
         yield local
 
@@ -73,9 +68,6 @@ def assert_same_fit(found, expected):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
         assert type(getattr(found, name)) is type(getattr(expected, name))
     assert found.components_.dtype == expected.components_.dtype
-
-
-# --- the same bits ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", CHUNKS)
@@ -92,12 +84,12 @@ def test_samples_in_any_chunks_are_those_in_memory(easy, rng, layout):
 
 
 @pytest.mark.usefixtures("read_in_every_pass")
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("options", [{}, WHITEN, POWER, {"n_components": 5}], ids=str)
 def test_fit_in_this_process_has_the_bits_of_one_in_memory(easy, options):
-    X, expected = easy[0], LpDictionaryLearning(random_state=0, **options).fit(easy[0])
+    X, expected = easy[0], LpDictionaryLearning(**options).fit(easy[0])
     for scheduler in ("synchronous", "threads"):
         with dask.config.set(scheduler=scheduler):
-            assert_same_fit(LpDictionaryLearning(random_state=0, **options).fit(cut(X)), expected)
+            assert_same_fit(LpDictionaryLearning(**options).fit(cut(X)), expected)
 
 
 @pytest.mark.usefixtures("read_in_every_pass")
@@ -115,7 +107,7 @@ def test_weighted_fit_on_a_cluster_has_the_bits_of_one_in_memory(workers, easy, 
 @pytest.mark.parametrize("dtype", ["float16", "int16", ">f8"])
 def test_fit_of_other_types_has_the_bits_of_one_in_memory(easy, dtype):
     X = (100 * easy[0]).astype(dtype)
-    options = {"center": True, "whiten": True, "solver": "power", "error_bars": False, "random_state": 0}
+    options = {**WHITEN, **POWER}
     assert_same_fit(LpDictionaryLearning(**options).fit(cut(X)), LpDictionaryLearning(**options).fit(X))
 
 
@@ -140,21 +132,19 @@ def test_fit_is_resumed_from_a_checkpoint_of_other_chunks(easy, tmp_path):
     assert_same_fit(LpDictionaryLearning().fit(lazy, checkpoint=tmp_path / "fit.npz", resume=True), expected)
 
 
-# --- what is sent, and where it runs ----------------------------------------------------------------------------------
-
-
 def test_take_computes_only_the_chunks_that_it_needs(easy):
     def fail_elsewhere(block, block_info=None):
         assert block_info[0]["chunk-location"][0] == 1
         return block
 
-    lazy = da.from_array(easy[0], chunks=(1000, 12)).map_blocks(fail_elsewhere, dtype=float, meta=np.empty((0, 0)))
+    lazy = da.from_array(easy[0], chunks=(1000, 12)).map_blocks(fail_elsewhere, meta=np.empty((0, 0)))
     np.testing.assert_array_equal(DaskSamples(lazy).take(np.array([1500, 1001])), easy[0][[1500, 1001]])
 
 
-def test_samples_refuse_to_be_sent(easy):
+def test_visit_that_holds_the_samples_is_refused(easy):
+    samples = DaskSamples(cut(easy[0]))
     with pytest.raises(TypeError, match="must not hold the samples"):
-        pickle.dumps(DaskSamples(cut(easy[0])))
+        samples.sum(lambda rows, start: samples.shape[0])
 
 
 def test_visit_runs_with_a_single_blas_thread(easy):
@@ -167,13 +157,10 @@ def test_visit_runs_with_a_single_blas_thread(easy):
 
 
 def test_large_visit_is_sent_without_a_warning(workers, easy):
-    large = np.zeros(2_000_000)  # 16 MB; dask warns of 10 MB
+    large = np.zeros(2_000_000)  # 16 MB, and dask warns of more than 10
     with Client(workers), warnings.catch_warnings():
         warnings.simplefilter("error")
         assert DaskSamples(cut(easy[0])).sum(lambda rows, start: len(rows) + large[start]) == 4000
-
-
-# --- data frames and lazy results -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "Float64"])
@@ -211,9 +198,6 @@ def test_transform_with_a_threshold_computes_nothing(easy):
     assert model.transform(cut(easy[0]).map_blocks(fail, meta=np.empty((0, 0)))).shape == (4000, 12)
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
-
-
 def test_nan_is_named_by_sample_and_feature(easy):
     X = easy[0].copy()
     X[2345, 6] = np.nan
@@ -237,15 +221,9 @@ def test_masked_and_sparse_chunks_are_refused(easy, convert, message):
     ("X", "error", "message"),
     [
         (da.zeros(10), ValueError, "Expected 2D array, got 1D"),
-        (da.zeros((3, 4, 5)), ValueError, "Expected 2D array, got 3D"),
         (da.zeros((30, 4), dtype=complex), ValueError, "Complex data not supported"),
-        (
-            da.from_array(np.full((30, 4), "a")),
-            ValueError,
-            r"real numbers, not entries of dtype <U1.*X.astype\(float\)",
-        ),
+        (da.zeros((30, 4)).astype(str), ValueError, r"real numbers, not .*X\.astype\(float\)"),
         (da.zeros((1, 4)), ValueError, "minimum of 2"),
-        (da.zeros((30, 4)), ValueError, "are zero"),
         (dask.bag.from_sequence([1, 2]), TypeError, "a dask array or data frame. Got a Bag"),
         (dd.from_dict({"a": [1.0, 2], "b": ["c", "d"]}, npartitions=1), ValueError, "column 'b', not numbers"),
     ],
@@ -263,21 +241,10 @@ def test_rows_of_unknown_number_are_measured_without_changing_the_array(easy):
     assert np.isnan(lazy.shape[0])
 
 
-# --- clusters ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def short_patience(monkeypatch):
+def test_cluster_without_running_workers_is_an_error(easy, monkeypatch):
     monkeypatch.setattr(cluster, "PATIENCE", 0.5)
-
-
-@pytest.mark.usefixtures("short_patience")
-def test_cluster_without_running_workers_is_an_error(easy):
     samples = DaskSamples(cut(easy[0]))
-    with (
-        LocalCluster(n_workers=1, processes=False, memory_limit=0, dashboard_address=":0") as local,
-        Client(local) as client,
-    ):
+    with LocalCluster(1, 1, processes=False, memory_limit=0, dashboard_address=":0") as local, Client(local) as client:
         client.run(lambda dask_worker: setattr(dask_worker, "status", Status.paused))
         with pytest.raises(exceptions.ClusterError, match=r"all 1 are paused\..*more memory"):
             compute_statistics(samples)
@@ -293,9 +260,8 @@ def test_cluster_without_running_workers_is_an_error(easy):
 
 def test_lost_chunks_that_cannot_be_computed_again_are_an_error(workers, easy):
     with Client(workers) as client:
-        lazy = client.persist(cut(easy[0]))
-        samples = DaskSamples(lazy)
-        client.cancel(lazy, force=True)
+        samples = DaskSamples(client.persist(cut(easy[0])))
+        client.cancel(samples.X, force=True)
         with pytest.raises(exceptions.ClusterError, match="Persist X again"):
             compute_statistics(samples)
 
@@ -309,35 +275,26 @@ def test_errors_of_tasks_are_raised_as_they_are(workers, easy):
         compute_statistics(DaskSamples(lazy))
 
 
-def kill(local):
-    """Kill a worker that runs; its nanny starts another one."""
-    nannies = []
-    while not nannies:
-        nannies = [nanny for nanny in local.workers.values() if nanny.status is Status.running and nanny.pid]
-    os.kill(nannies[0].pid, signal.SIGKILL)
-
-
-def die(block, block_info=None):
-    if block_info[0]["chunk-location"][0] == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return block
-
-
 @pytest.mark.usefixtures("read_in_every_pass")
 def test_killed_worker_changes_nothing_but_samples_that_kill_workers_are_an_error(easy):
     def interfere(iteration):
         if iteration.iteration == 3:
-            kill(local)
+            os.kill(local.workers[0].pid, signal.SIGKILL)
 
-    expected = LpDictionaryLearning(error_bars=False).fit(easy[0])
-    deadly = cut(easy[0]).map_blocks(die, meta=np.empty((0, 0)))
+    def die(block, block_info=None):
+        if block_info[0]["chunk-location"][0] == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return block
+
+    expected = LpDictionaryLearning(**POWER).fit(easy[0])
+    deadly = DaskSamples(cut(easy[0]).map_blocks(die, meta=np.empty((0, 0))))
     with (
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),  # starts in less time
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as local,
         Client(local) as client,
     ):
-        found = LpDictionaryLearning(error_bars=False).fit(client.persist(cut(easy[0])), callback=interfere)
-        assert_same_fit(found, expected)
+        lazy = client.persist(cut(easy[0]))
+        assert_same_fit(LpDictionaryLearning(**POWER).fit(lazy, callback=interfere), expected)
         client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
         with pytest.raises(exceptions.ClusterError, match="1 workers died with the same samples"):
-            compute_statistics(DaskSamples(deadly))
+            compute_statistics(deadly)

@@ -136,7 +136,8 @@ def check_chunk(chunk: Any, first: int) -> None:
 
 def visit_blocks(visit: Visit[S], join: Callable[[list[S]], S], dtype: str, start: int, n_rows: int, *parts: Any) -> S:
     """Visit the blocks of consecutive samples, which come in parts, and join the results."""
-    rows = np.ascontiguousarray(np.concatenate([to_numpy(part) for part in parts]), dtype)
+    arrays = [to_numpy(part) for part in parts]
+    rows = np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays), dtype)
     with one_blas_thread():
         return join([visit(rows[k : k + n_rows], start + k) for k in range(0, len(rows), n_rows)])
 
