@@ -21,11 +21,11 @@ BOUNDARY = {"__init__.py", "cli.py", "mne.py", "plot.py", "rotation.py"}
 
 
 LAYERS = [  # a module imports from its own layer and from those before it
-    {"exceptions", "datasets", "metrics", "theory", "samples", "atomic", "archive"},
+    {"exceptions", "datasets", "metrics", "theory", "samples", "atomic", "archive", "blas"},
     {"solver"},
     {"errors", "warnings", "result"},
     {"fit"},
-    {"blas", "history", "validation"},
+    {"history", "validation"},
     {"denoising", "progress", "checkpoint"},
     {"transform"},
     {"estimator", "model_file"},
@@ -33,8 +33,8 @@ LAYERS = [  # a module imports from its own layer and from those before it
 ]
 CORE = ("samples", "solver", "errors", "fit.py", "result.py", "warnings.py")
 ESTIMATORS = ["estimator", "dictionary_learning", "ica", "validation", "transform", "denoising", "history", "progress"]
-MOST_LINES = {"core": 2850, "estimators": 1900, "native": 500, "file": 400}
-MOST_CONSTANTS = 74
+MOST_LINES = {"core": 3120, "estimators": 1900, "native": 500, "file": 400}
+MOST_CONSTANTS = 77
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 
 

@@ -125,13 +125,10 @@ def test_samples_that_are_not_a_real_matrix_raise_a_plain_error(wrong, kind, mes
 
 
 def test_arrays_that_are_not_in_memory_say_how_to_read_them():
-    dask = pytest.importorskip("dask.array")
-    for method in (LpICA().fit, LpICA(error_bars=False).fit(X).transform):
-        with pytest.raises(TypeError, match=r"X\.compute\(\)"):
-            method(dask.from_array(X))
     zarr = pytest.importorskip("zarr")
-    with pytest.raises(TypeError, match=r"X\[:\]"):
-        LpICA().fit(zarr.array(X))
+    for method in (LpICA().fit, LpICA(error_bars=False).fit(X).transform):
+        with pytest.raises(TypeError, match=r"X\[:\]"):
+            method(zarr.array(X))
 
 
 @pytest.mark.parametrize("convert", [lambda x: x.to_sparse(), lambda x: x.to("meta"), lambda x: x[0], lambda x: x * 1j])

@@ -25,7 +25,8 @@ from elldict.model_file import save_model
 from elldict.progress import show_progress
 from elldict.result import Result
 from elldict.samples.arrays import ArraySamples, to_numpy
-from elldict.samples.base import Array
+from elldict.samples.base import Array, Samples
+from elldict.samples.dask import is_dask, open_dask, read_numbers
 from elldict.solver.climb import Journal
 from elldict.transform import (
     chain,
@@ -123,8 +124,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples as rows: a NumPy array (also a memory map), a data frame, or an array of another library that
-            implements the array API standard. X is never changed.
+            Samples as rows: a NumPy array (also a memory map), a data frame, a dask array or data frame, or an array
+            of another library that implements the array API standard. X is never changed. Samples of dask are visited
+            where they are, by its scheduler in use; fitted arrays are those of NumPy.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -183,12 +185,12 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 line = stack.enter_context(show_progress(type(self).__name__))
                 callbacks, journal = [line, *callbacks], Journal(line.show_part)
             recorder = Recorder(callbacks)
-            samples = ArraySamples(X, n_threads, weights)
+            samples = open_dask(X, n_threads, weights) if is_dask(X) else ArraySamples(X, n_threads, weights)
             if checkpoint is not None:
                 about = describe_fit(samples, labels, options, self.random_state)
                 journal = stack.enter_context(open_checkpoint(checkpoint, about, recorder, journal.show_part))
             result = fit(samples, options, observers=[recorder], groups=labels, journal=journal)
-            self._keep(result, X, weights)
+            self._keep(result, X, samples)
         self.history_ = tuple(recorder.history)
         return [*findings, *result.findings]
 
@@ -220,15 +222,15 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Choose whether to centre and whether to whiten the samples."""
         raise NotImplementedError
 
-    def _keep(self, result: Result, X: Any, weights: Array | None) -> None:
+    def _keep(self, result: Result, X: Any, samples: Samples) -> None:
         """Set the fitted attributes, in the precision and array library of X."""
-        precision = find_precision(X)
+        precision, weights = find_precision(X), samples.weights
         self.n_samples_seen_ = int(X.shape[0])
         self._total_weight = float(X.shape[0] if weights is None else np.sum(weights))
         unit = self._choose_unit()
         unmixing, mixing = result.unmixing / unit, result.mixing * unit
         self._distribution = Distribution(result.density, result.normalization).rescale(1 / unit)
-        spike_slab = fit_spike_slab(*read_codes(X, unmixing, result.mean, weights), ROUNDING[precision])
+        spike_slab = fit_spike_slab(*read_codes(samples, unmixing, result.mean), ROUNDING[precision])
         self._name_components(*(convert_like(array, X, precision) for array in (unmixing, mixing, result.mean)))
         self.n_components_ = len(unmixing)
         self.density_ = convert_like(spike_slab.density, X, precision)
@@ -262,11 +264,13 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
-            Codes, in single precision if X is.
+            Codes, in single precision if X is. Those of a dask array, like the results of all other methods but
+            `score`, are a dask array that has not been computed yet.
         """
         X = self._check_samples(X, "transform")
         codes = map_samples(X, chain(self._encoder, self._make_rule()), self.n_components_, find_precision(X))
-        self._check_transformed(codes)
+        if not is_dask(codes):
+            self._check_transformed(codes)
         return codes  # type: ignore[no-any-return]
 
     def _make_rule(self) -> Rule:
@@ -363,7 +367,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         float
             Mean of `score_samples`, weighted if there are weights.
         """
-        logs = to_numpy(self.score_samples(X))
+        found = self.score_samples(X)
+        logs = read_numbers(found) if is_dask(found) else to_numpy(found)
         return float(np.average(logs, weights=check_weights(sample_weight, len(logs))))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

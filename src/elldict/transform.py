@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
 from elldict.denoising import Rule
-from elldict.samples.arrays import ArraySamples, to_numpy
-from elldict.samples.base import Array, cut_blocks, refuse_not_finite
+from elldict.samples.arrays import to_numpy
+from elldict.samples.base import Array, Samples, cut_blocks, refuse_not_finite
+from elldict.samples.dask import is_dask, map_chunks
 from elldict.validation import is_other_array
 
 MOST_CODES, FEWEST_SAMPLES = 2**16, 1000
@@ -19,7 +21,7 @@ MOST_CODES, FEWEST_SAMPLES = 2**16, 1000
 
 def find_precision(X: Any) -> str:
     """Return the precision of results for an array: that of the array, but at least single."""
-    name = X.dtype.name if isinstance(X, np.ndarray) else str(X.dtype)
+    name = X.dtype.name if isinstance(X.dtype, np.dtype) else str(X.dtype)
     return "float32" if name.endswith(("float16", "float32")) else "float64"
 
 
@@ -32,12 +34,18 @@ def convert_like(array: Array, X: Any, precision: str) -> Any:
     return xp.asarray(held, device=array_api_compat.device(X))
 
 
-def map_samples(X: Any, rule: Rule, n_columns: int, precision: str) -> Any:
-    """Apply a rule to blocks of samples; return (r, n_columns) in the library of X."""
+def map_samples(X: Any, rule: Rule, n_columns: int, precision: str, first: int = 0) -> Any:
+    """Apply a rule to blocks of samples, whose first has the number `first`; return (r, n_columns) in the library of X.
+
+    Chunks of a dask array are mapped when they are computed.
+    """
+    if is_dask(X):
+        map_chunk = partial(map_samples, rule=rule, n_columns=n_columns, precision=precision)
+        return map_chunks(X, lambda chunk, first: map_chunk(chunk, first=first), n_columns, precision)
     out = np.empty((X.shape[0], n_columns), dtype=precision)
     for start, stop in cut_blocks(X.shape[0], X.shape[1]):
         rows = to_numpy(X[start:stop, :])
-        refuse_not_finite(rows, start)
+        refuse_not_finite(rows, first + start)
         out[start:stop] = rule(rows)
     return convert_like(out, X, precision)
 
@@ -97,10 +105,11 @@ def are_zero(codes: Any) -> bool:
     return not bool(xp.any(codes != 0))
 
 
-def read_codes(X: Any, unmixing: Array, mean: Array, weights: Array | None) -> tuple[Array, Array | None]:
+def read_codes(samples: Samples, unmixing: Array, mean: Array) -> tuple[Array, Array | None]:
     """Compute the codes of evenly spaced samples that have a weight, and return them with their weights."""
-    index = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+    weights = samples.weights
+    index = np.arange(samples.shape[0]) if weights is None else np.flatnonzero(weights)
     most = max(FEWEST_SAMPLES, MOST_CODES // len(unmixing))
     index = index[:: math.ceil(len(index) / most)]
-    rows = ArraySamples(X).take(index)
+    rows = samples.take(index)
     return (rows - mean) @ unmixing.T, None if weights is None else weights[index]

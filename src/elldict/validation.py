@@ -19,11 +19,12 @@ from sklearn.utils.validation import check_array, validate_data
 
 from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, Index, cut_blocks, refuse_not_finite
+from elldict.samples.dask import is_dask, prepare
 
 MAX_FEATURES = 10_000
 """Number of features above which fewer samples than features are refused: X is probably transposed."""
 
-READ_ALL = {"dask": "X.compute()", "zarr": "X[:]", "h5py": "X[:]"}
+READ_ALL = {"zarr": "X[:]", "h5py": "X[:]"}
 """How to read the whole of an array into memory, by the library it comes from."""
 
 
@@ -141,7 +142,13 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Any:
     """
     refuse_other_sources(X)
     n_least = (2, 2) if fitting else (1, 1)
-    if is_other_array(X):
+    if is_dask(X):
+        refuse_duplicate_names(X)
+        columns = X._meta if hasattr(X, "columns") else None
+        X = prepare(X)
+        check_other_array(X, *n_least)
+        validate_data(estimator, X if columns is None else columns, reset=fitting, skip_check_array=True)
+    elif is_other_array(X):
         check_other_array(X, *n_least)
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
     else:
@@ -166,8 +173,8 @@ def refuse_other_sources(X: Any) -> None:
 
 
 def is_other_array(X: Any) -> bool:
-    """Return whether X is an array of a library other than NumPy."""
-    return not isinstance(X, (np.ndarray, np.generic)) and bool(array_api_compat.is_array_api_obj(X))
+    """Return whether X is an array of a library other than NumPy, or dask, whose results are NumPy arrays."""
+    return not isinstance(X, (np.ndarray, np.generic)) and not is_dask(X) and array_api_compat.is_array_api_obj(X)
 
 
 def check_other_array(X: Any, n_samples: int, n_features: int) -> None:
@@ -302,7 +309,8 @@ def check_noise(noise_std: Any) -> float:
 
 def check_codes(codes: Any, n_components: int) -> Any:
     """Return codes as a real 2D array with one column per component."""
-    if is_other_array(codes):
+    codes = prepare(codes) if is_dask(codes) else codes
+    if is_dask(codes) or is_other_array(codes):
         check_other_array(codes, 1, 1)
     else:
         codes = check_array(codes, dtype=[np.float64, np.float32], input_name="codes")

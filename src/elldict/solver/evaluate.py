@@ -107,12 +107,13 @@ def evaluate(codes: Codes, objective: Objective) -> Angles:
 
 def average_products(codes: Samples, objective: Objective) -> Products:
     """Compute the means of products of codes."""
+    weights = codes.weights
 
     def visit(Z: Array, start: int) -> Products:
         _, g, slope = objective.terms(Z, second=True)
         z2, own, g2 = Z * Z, g * Z, g * g
         pairs = ((slope, z2), (g2, z2), (own, own))
-        return Products(*(np.asarray(weigh(a, codes.weights, start).T @ b, dtype=np.float64) for a, b in pairs))
+        return Products(*(np.asarray(weigh(a, weights, start).T @ b, dtype=np.float64) for a, b in pairs))
 
     sums, n = codes.sum(visit), count_samples(codes)
     return Products(sums.slope_z2 / n, sums.g2_z2 / n, sums.own2 / n)
@@ -120,10 +121,11 @@ def average_products(codes: Samples, objective: Objective) -> Products:
 
 def multiply_means(codes: Samples, objective: Objective) -> Products:
     """Compute the means of products as if codes were independent, without products of matrices."""
+    weights = codes.weights
 
     def visit(Z: Array, start: int) -> Array:
         _, g, slope = objective.terms(Z, second=True)
-        factors = (weigh(each, codes.weights, start) for each in (slope, Z * Z, g * g, g * Z))
+        factors = (weigh(each, weights, start) for each in (slope, Z * Z, g * g, g * Z))
         return np.stack([np.sum(each, axis=0, dtype=np.float64) for each in factors])
 
     slope, z2, g2, own = codes.sum(visit) / count_samples(codes)
