@@ -28,7 +28,7 @@ LAYERS = [  # a module imports from its own layer and from those before it
     {"blas", "history", "validation"},
     {"denoising", "progress", "checkpoint"},
     {"transform"},
-    {"estimator", "model_file", "model_checks"},
+    {"estimator", "model_file", "model_checks", "report", "summary"},
     {"dictionary_learning", "ica"},
 ]
 CORE = ("samples", "solver", "errors", "fit.py", "result.py", "warnings.py")

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from elldict.report.figures import (
@@ -33,14 +32,13 @@ from elldict.report.figures import (
     set_title,
     sort_rows,
 )
-from elldict.report.reading import encode, spread, take_rows
+from elldict.report.reading import MOST, choose_components, choose_kind, encode, spread, take_rows
 from elldict.samples.arrays import to_numpy
-from elldict.samples.base import Index
 from elldict.summary import (
     NEAR,
     describe_errors,
     find_names,
-    format_error,
+    label_component,
     read_angles,
     read_components,
     read_errors,
@@ -51,9 +49,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["atoms", "codes", "convergence", "errors", "loadings"]
-
-MOST = {"images": 400, "bars": 12, "map": 10_000}
-"""Components drawn unless others are asked for, by kind of plot."""
 
 MOST_LABELS = 60
 """Images up to which each has its number and error below."""
@@ -102,7 +97,7 @@ def atoms(
     >>> from sklearn.datasets import load_digits
     >>> from elldict import plot_new as plot
     >>> from elldict.ica import LpICA
-    >>> ica = LpICA(12, refine=None, error_bars=False).fit(load_digits().data)
+    >>> ica = LpICA(12, solver="power", random_state=0).fit(load_digits().data)
     >>> ax = plot.atoms(ica, shape=(8, 8))
     >>> ax.get_title(loc="left")
     '12 components'
@@ -111,7 +106,7 @@ def atoms(
     labels, found = find_names(model, names), read_components(model)
     kind, shape = choose_kind(kind, shape, labels, found.shape[1])
     index = choose_components(which, len(found), MOST[kind])
-    shown, texts = found[index], [f"{i}: {format_error(read_errors(model)[i])}" for i in index]
+    shown, texts = found[index], [label_component(model, i) for i in index]
     n_columns = choose_columns(len(index))
     n_rows = math.ceil(len(index) / n_columns)
     if kind == "images":
@@ -281,35 +276,3 @@ def loadings(found: Any, *, names: Sequence[str] | None = None, ax: Axes | None 
         ax, f"Loadings of {count(len(rows), len(values), 'variable')}", f"blue positive, orange negative; {source}"
     )
     return ax
-
-
-def choose_kind(
-    kind: str, shape: tuple[int, ...] | None, names: Sequence[str] | None, n_features: int
-) -> tuple[str, tuple[int, ...] | None]:
-    """Choose how components are drawn, and check the shape of images."""
-    if shape is not None:
-        shape = tuple(int(size) for size in shape)
-        if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or math.prod(shape) != n_features or min(shape) < 1:
-            raise ValueError(f"shape must be (h, w) or (h, w, 3) with a product of {n_features}. Got {shape} instead.")
-    if kind == "auto":
-        kind = "images" if shape is not None else "bars" if names is not None else "map"
-    if kind not in MOST:
-        raise ValueError(f"kind must be 'auto', 'images', 'bars' or 'map'. Got {kind!r} instead.")
-    if kind == "images" and shape is None:
-        raise ValueError("kind='images' needs the shape of the images: shape=(h, w) or (h, w, 3).")
-    return kind, shape
-
-
-def choose_components(which: Sequence[int] | None, n_components: int, most: int) -> Index:
-    """Choose the components to draw."""
-    if which is None:
-        return np.arange(min(n_components, most))
-    index: NDArray[Any] = np.atleast_1d(np.asarray(which))
-    if (
-        index.ndim != 1
-        or index.dtype.kind not in "iu"
-        or not len(index)
-        or np.any((index < 0) | (index >= n_components))
-    ):
-        raise ValueError(f"which must be numbers of components from 0 to {n_components - 1}. Got {which!r} instead.")
-    return index.astype(np.intp)

@@ -19,11 +19,8 @@ EXACT = 1e-9
 NEAR = 15.0
 """Angle in degrees up to which components are counted as known: their correlation with the true ones is above 0.96."""
 
-N_ROWS = 10
-"""Components listed in the table of a summary."""
-
-N_NAMES = 3
-"""Features named for each of them."""
+N_ROWS, N_NAMES = 10, 3
+"""Components listed in the table of a summary, and features named for each of them."""
 
 WIDTH, INDENT, LETTERS = 110, 15, 24  # characters of a line, of its label, and of a name
 
@@ -64,6 +61,12 @@ def format_error(error: float, unit: str = "°") -> str:
     return "exact" if error < EXACT else format_angle(float(to_degrees(error))) + unit
 
 
+def label_component(model: Any, i: int) -> str:
+    """Format the number of a component, with its error if there is one."""
+    error = read_errors(model)[i]
+    return str(i) if np.isnan(error) else f"{i}: {format_error(error)}"
+
+
 def format_angle(angle: float) -> str:
     """Format an angle in degrees with two digits."""
     return f"{angle:.2g}" if angle >= 0.01 else "< 0.01"
@@ -81,7 +84,8 @@ def describe_errors(model: Any) -> str:
     if m == 1:
         return f"{format_angle(angles[0])} degrees"
     middle, largest = format_angle(float(np.median(angles[known]))), format_angle(float(np.max(angles[known])))
-    return f"median {middle} degrees, largest {largest}; {count_near(angles)} of {m} components within {NEAR:g} degrees"
+    near = f"{np.sum(angles <= NEAR)} of {m} components within {NEAR:g} degrees"
+    return f"median {middle} degrees, largest {largest}; {near}"
 
 
 def describe_source(model: Any) -> str:
@@ -90,13 +94,8 @@ def describe_source(model: Any) -> str:
     if np.all(np.isnan(errors)):
         return ""
     if np.nanmax(errors) < EXACT:
-        return "determined by the samples in which their codes are zero"
+        return "determined by the samples in which a code is zero"
     return "estimated by comparing fits to parts of the samples"
-
-
-def count_near(angles: Array, within: float = NEAR) -> int:
-    """Count the components whose estimated error is within an angle."""
-    return int(np.sum(angles <= within))
 
 
 def describe_size(model: Any) -> str:
@@ -108,7 +107,7 @@ def describe_size(model: Any) -> str:
 
 def describe_end(model: Any) -> str:
     """Describe how the fit ended in a phrase."""
-    return f"{'converged' if model.converged_ else 'not converged'}: {model.status_}"
+    return f"{'converged' if model.converged_ else 'did not converge'}: {model.status_}"
 
 
 def list_facts(model: Any) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.samples.base import Array, Index
-from elldict.summary import EXACT, count_near, find_largest, shorten
+from elldict.summary import EXACT, find_largest, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,11 +27,11 @@ N_BARS = 8
 REACH, N_BINS = 6.0, 61
 """Standard deviations of codes drawn on each side, and an odd number of bins, so that one is around zero."""
 
-FINEST, N_FINE = 1e-8, 300
-"""Smallest code at which densities are evaluated, relative to its standard deviation, and points on each side."""
+FINEST, N_FINE = 1e-18, 800
+"""Smallest code at which densities are evaluated, narrower than rounding errors, and number of points on each side."""
 
-LETTER_INCHES = 0.07
-"""Mean width of a letter."""
+NARROW = 100
+"""Ratio of the largest to the smallest step below which powers of ten are too few labels."""
 
 ANGLES = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 90)
 """Labelled errors, in degrees."""
@@ -184,7 +184,7 @@ def describe_near(angles: Array, within: float) -> str:
     """Describe how many components have an error within an angle."""
     if np.all(np.isnan(angles)):
         return "Errors were not estimated"
-    return f"{count_near(angles, within)} of {len(angles)} components within {within:g}°"
+    return f"{np.sum(angles <= within)} of {len(angles)} components within {within:g}°"
 
 
 def draw_convergence(axes: Axes, history: Sequence[Iteration], quantity: str) -> None:
@@ -197,10 +197,14 @@ def draw_convergence(axes: Axes, history: Sequence[Iteration], quantity: str) ->
             axes.axvspan(some[0] + 0.5, some[-1] + 1.5, color=BAND, zorder=0, linewidth=0)
         y = values[some] - (values[some[-1]] if quantity == "objective" else 0)
         axes.plot(some + 1, y, "-o", color=POSITIVE, markersize=3.5, linewidth=1.3)
-    is_step = quantity == "step"
+    is_step, ticker = quantity == "step", require("matplotlib.ticker")
     if is_step and np.any(values > 0):
         axes.set_yscale("log")
         axes.set_yticks([], minor=True)
+        if np.max(values) < NARROW * np.min(values[values > 0]):
+            axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1))
     axes.set(
         xlabel="iteration", ylabel="size of the step" if is_step else "objective, relative to the end of its stage"
     )
@@ -251,7 +255,7 @@ def describe_codes(model: Any) -> str:
     return f"codes{normalized} in standard deviations, logarithmic; line: fitted density"
 
 
-def draw_series(axes: Axes, Z: Array, labels: Sequence[str], times: Array) -> None:
+def draw_series(axes: Axes, Z: Array, labels: Sequence[str], times: Index) -> None:
     """Draw columns of Z (r, k) below each other, each scaled to its largest value."""
     for k, column in enumerate(scale(Z.T)):
         axes.plot(times, -k + 0.45 * column, color=POSITIVE, linewidth=0.8)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from elldict.plot_new import choose_kind
 from elldict.report.figures import (
     N_BARS,
     count,
@@ -23,15 +23,13 @@ from elldict.report.figures import (
     paint_images,
 )
 from elldict.report.page import embed_drawing, embed_image, list_versions, render
-from elldict.report.reading import encode, spread, take_rows
+from elldict.report.reading import choose_kind, encode, spread, take_rows
 from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array
 from elldict.summary import (
     EXACT,
     NEAR,
-    count_near,
     describe_end,
-    describe_errors,
     describe_size,
     describe_source,
     find_largest,
@@ -94,7 +92,6 @@ def make_report(
         model=model,
         size=describe_size(model),
         ended=describe_end(model),
-        error=describe_errors(model),
         figures=make_figures(model),
         kind=kind,
         tiles=tiles,
@@ -103,6 +100,7 @@ def make_report(
         is_color=shape is not None and len(shape) == 3,
         errors=embed_drawing(lambda axes: draw_errors(axes, errors, angles, NEAR), describe_near(angles, NEAR), FIGURE),
         source=describe_source(model),
+        exact=bool(np.all(errors < EXACT)),
         convergence=embed_drawing(
             lambda axes: draw_convergence(axes, model.history_, "step"), "Size of the step by iteration", FIGURE
         ),
@@ -123,7 +121,7 @@ def make_figures(model: Any) -> Iterator[tuple[str, str]]:
         yield "exact", f"up to rounding: {count(int(np.sum(known)), len(errors), 'component')}"
     else:
         yield f"{format_angle(float(np.median(angles[known])))}°", "median error of the components"
-        yield f"{count_near(angles)} of {len(angles)}", f"components with an error within {NEAR:g}°"
+        yield f"{np.sum(angles <= NEAR)} of {len(angles)}", f"components with an error within {NEAR:g}°"
     yield format_percent(mean_density(model)), "of the codes are not zero"
     yield f"{model.n_iter_:,}", f"iterations; {'converged' if model.converged_ else 'not converged'}"
 
@@ -148,6 +146,8 @@ def describe_samples(model: Any, X: Any) -> Codes:
     rows = take_rows(X, spread(X.shape[0], MOST_SAMPLES))
     Z, mixing = encode(model, rows), to_numpy(model.mixing_).astype(np.float64)
     rows -= model._offset
+    if model.standardize:
+        rows, mixing = rows / (unit := find_unit(rows)), mixing / unit[:, None]
     total = float(np.sum(rows**2)) or 1.0
     squares = np.sum(Z**2, axis=0)
     histograms = make_histograms(model, Z)
@@ -158,11 +158,17 @@ def describe_samples(model: Any, X: Any) -> Codes:
         variance=np.sum(mixing**2, axis=0) * squares / total,
         kurtosis=len(Z) * np.sum(Z**4, axis=0) / np.where(squares > 0, squares, 1) ** 2 - 3,
         panels=[
-            embed_drawing(lambda axes, i=i: draw_histogram(axes, histograms, i), f"Codes of component {i}", PANEL)
+            embed_drawing(partial(draw_histogram, histograms=histograms, i=i), f"Codes of component {i}", PANEL)
             for i in range(min(MOST_PANELS, Z.shape[1]))
         ],
         note=describe_codes(model),
     )
+
+
+def find_unit(rows: Array) -> Array:
+    """Compute the root mean square of each feature (n,), or one if it is zero."""
+    unit = np.sqrt(np.mean(rows**2, axis=0))
+    return np.where(unit > 0, unit, 1)
 
 
 def make_rows(model: Any, codes: Codes | None) -> Iterator[list[str]]:

@@ -9,7 +9,6 @@ import io
 import os
 import platform
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,8 +68,7 @@ def embed_drawing(draw: Callable[[Axes], None], label: str, size: tuple[float, f
     """Make an SVG element of a drawing of a size in inches; its text has the font of the page."""
     look: Any = {"svg.fonttype": "none", "svg.hashsalt": label, "font.size": 10}
     stream = io.StringIO()
-    with require("matplotlib").rc_context(look), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # the browser has other fonts
+    with require("matplotlib").rc_context(look):
         figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
