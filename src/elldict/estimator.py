@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -419,10 +420,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         from elldict.report.own import make_report  # noqa: PLC0415  its drawings are slow to import
         from elldict.report.page import write_page  # noqa: PLC0415
 
-        page = make_report(self, X, names=names, shape=shape)
-        if path is not None:
-            write_page(page, path)
-        return page
+        make = partial(make_report, self, X, names=names, shape=shape)
+        return make() if path is None else write_page(make, path)
 
     def _check_samples(self, X: Any, method: str) -> Any:
         """Check that the estimator is fitted, its parameters, and samples to be transformed."""

@@ -52,16 +52,18 @@ def list_versions() -> str:
     )
 
 
-def write_page(page: str, path: str | os.PathLike[str]) -> None:
-    """Write a page; a file that is not a page of this library is never replaced."""
+def write_page(make: Callable[[], str], path: str | os.PathLike[str]) -> str:
+    """Make a page, write it to a file and return it; a file that is not a page of this library is never replaced."""
     path = Path(path)
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as stream:
             if MARK.encode() not in stream.read(HEAD_BYTES):
                 message = "Not an elldict page; choose another name, or remove the file first"
                 raise FileExistsError(errno.EEXIST, message, os.fspath(path))
+    page = make()
     with open_atomic(path) as stream:
         stream.write(page.encode())
+    return page
 
 
 def embed_drawing(draw: Callable[[Axes], None], label: str, size: tuple[float, float]) -> Any:
