@@ -28,7 +28,7 @@ LAYERS = [  # a module imports from its own layer and from those before it
     {"history", "validation"},
     {"denoising", "progress", "checkpoint"},
     {"transform"},
-    {"estimator", "model_file"},
+    {"estimator", "model_file", "report", "summary"},
     {"dictionary_learning", "ica"},
 ]
 CORE = ("samples", "solver", "errors", "fit.py", "result.py", "warnings.py")

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from elldict.samples.arrays import ArraySamples, to_numpy
 from elldict.samples.base import Array, Samples
 from elldict.samples.dask import is_dask, open_dask, read_numbers
 from elldict.solver.climb import Journal
+from elldict.summary import make_summary
 from elldict.transform import (
     chain,
     convert_like,
@@ -385,6 +387,48 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Whether to replace a file that is not an elldict model, too.
         """
         save_model(self, path, overwrite=overwrite)
+
+    def summary(self) -> str:
+        """Describe the fit: how it ended, errors, warnings, and the first components.
+
+        Returns
+        -------
+        str
+            Lines of text, to be printed.
+        """
+        return make_summary(self)
+
+    def report(
+        self,
+        X: Any = None,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> str:
+        """Make a page about the fit: components, errors, warnings, convergence and codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), default=None
+            Samples whose codes are shown; a few thousand are read. None: no codes are shown.
+        path : str or path-like, default=None
+            File to write, usually ``.html``. An older page is replaced, but no other file.
+        names : sequence of str, default=None
+            Names of the features. None: those of the data frame of the fit, if there was one.
+        shape : tuple of int, default=None
+            Shape of the samples if they are images: (h, w) or (h, w, 3).
+
+        Returns
+        -------
+        str
+            The page: one HTML document that loads nothing. Needs the extra ``plot``.
+        """
+        from elldict.report.own import make_report  # noqa: PLC0415  its drawings are slow to import
+        from elldict.report.page import write_page  # noqa: PLC0415
+
+        make = partial(make_report, self, X, names=names, shape=shape)
+        return make() if path is None else write_page(make, path)
 
     def _check_samples(self, X: Any, method: str) -> Any:
         """Check that the estimator is fitted, its parameters, and samples to be transformed."""

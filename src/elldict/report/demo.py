@@ -1,0 +1,177 @@
+"""The demo: three short studies, computed when the page is made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.datasets import load_sample_images
+from sklearn.feature_extraction.image import extract_patches_2d
+
+import elldict
+from elldict.report.figures import MUTED, NEGATIVE, POSITIVE, draw_series, frame, require
+from elldict.report.own import make_tiles
+from elldict.report.page import embed_drawing, list_versions, render
+from elldict.samples.base import Array
+from elldict.summary import EXACT, describe_errors, format_error, to_degrees
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+N_FEATURES, N_SAMPLES, DENSITY = 50, 20_000, 0.3
+"""Size of the simulated samples, and probability that a code is not zero."""
+
+NOISE = (0.0, 0.1, 0.2, 0.3, 0.4)
+"""Standard deviations of noise, relative to codes that are not zero."""
+
+N_TIMES, N_SHOWN = 5000, 400
+"""Number of samples of the mixed signals, and of those drawn."""
+
+SIDE, N_PATCHES, N_COMPONENTS = 10, 30_000, 40
+"""Side of a patch in pixels, number of patches per photograph, and of components."""
+
+SEED = 0
+
+Show = Callable[[str], None]
+"""Called with what is computed next."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A fit to simulated samples: mean errors of its components."""
+
+    noise: float
+    true: float
+    estimated: float
+    limit: float  # that theory expects of the l_p norm, or Cramer-Rao bound
+
+
+@dataclass(frozen=True)
+class Separation:
+    """Mixed signals and what was found: angles in degrees between true and found columns of the mixing matrix."""
+
+    mixed: Array
+    found: Array
+    names: Sequence[str]
+    angles: Array
+    estimated: Array
+    seconds: float
+
+
+def make_demo(show: Show = lambda _: None) -> str:
+    """Compute the studies and make the page; takes about half a minute."""
+    began = time.perf_counter()
+    show("recovering simulated components")
+    pairs = [recover(noise) for noise in NOISE]
+    show("separating mixed signals")
+    signals = separate()
+    show("learning components of photographs")
+    model, seconds = learn_patches()
+    return render(
+        "demo.html.j2",
+        pairs=pairs,
+        n_features=N_FEATURES,
+        n_samples=N_SAMPLES,
+        density=DENSITY,
+        recovery=embed_drawing(lambda axes: draw_recovery(axes, pairs), "Errors against noise", (4.8, 3.6)),
+        signals=signals,
+        mixed=embed_drawing(lambda axes: draw_signals(axes, signals.mixed), "Mixed signals", (4.2, 3.3)),
+        found=embed_drawing(lambda axes: draw_signals(axes, signals.found), "Recovered signals", (4.2, 3.3)),
+        model=model,
+        tiles=list(make_tiles(model, "images", (SIDE, SIDE), None)),
+        side=SIDE,
+        patch_seconds=seconds,
+        patch_errors=describe_errors(model),
+        seconds=time.perf_counter() - began,
+        versions=list_versions(),
+        format_error=format_error,
+    )
+
+
+def recover(noise: float) -> tuple[Recovery, Recovery]:
+    """Fit simulated samples with the l_p norm alone, and with the likelihood."""
+    X, dictionary, _ = elldict.datasets.make_bernoulli_gaussian(
+        N_SAMPLES, N_FEATURES, density=DENSITY, noise_std=noise, random_state=SEED
+    )
+    setting: Any = {"n_features": N_FEATURES, "n_samples": N_SAMPLES, "density": DENSITY, "noise_std": noise}
+    limits = elldict.theory.expected_error(3, **setting), elldict.theory.cramer_rao_bound(**setting)
+    rows = []
+    for refine, limit in zip((None, "auto"), limits, strict=True):
+        model = elldict.LpDictionaryLearning(refine=refine).fit(X)
+        true = elldict.metrics.recovery_error(model.components_, dictionary)
+        rows.append(Recovery(noise, true, model.expected_error_, limit))
+    return rows[0], rows[1]
+
+
+def separate() -> Separation:
+    """Mix six signals and recover them."""
+    rng, t = np.random.default_rng(SEED), np.arange(N_TIMES)
+    signals = {
+        "sine": np.sin(0.11 * t),
+        "sawtooth": t / 37 % 1,
+        "square wave": np.sign(np.sin(0.047 * t)),
+        "Laplace noise": rng.laplace(size=N_TIMES),
+        "pulses": rng.standard_normal(N_TIMES) * (rng.random(N_TIMES) < 0.1),
+        "uniform noise": rng.uniform(size=N_TIMES),
+    }
+    sources = np.stack([(signal - np.mean(signal)) / np.std(signal) for signal in signals.values()], axis=1)
+    mixing = rng.standard_normal((len(signals), len(signals)))
+    mixed = sources @ mixing.T
+    began = time.perf_counter()
+    model = elldict.LpICA().fit(mixed)
+    seconds = time.perf_counter() - began
+    match = elldict.metrics.match_atoms(model.mixing_.T, mixing.T)
+    order = np.argsort(match.indices)
+    return Separation(
+        mixed=mixed,
+        found=(model.transform(mixed) * match.signs)[:, order],
+        names=list(signals),
+        angles=np.degrees(np.arccos(match.cosines[order])),
+        estimated=model.atom_error_[order],
+        seconds=seconds,
+    )
+
+
+def learn_patches() -> tuple[Any, float]:
+    """Learn components of patches of two photographs; return the model, and the seconds of the fit."""
+    patches = [
+        extract_patches_2d(photo.mean(axis=2), (SIDE, SIDE), max_patches=N_PATCHES, random_state=SEED)
+        for photo in load_sample_images().images
+    ]
+    X = np.concatenate(patches).reshape(-1, SIDE * SIDE)
+    X -= X.mean(axis=1, keepdims=True)
+    began = time.perf_counter()
+    model = elldict.LpICA(N_COMPONENTS).fit(X)
+    return model, time.perf_counter() - began
+
+
+def draw_signals(axes: Axes, columns: Array) -> None:
+    """Draw the beginning of signals (r, k) below each other."""
+    draw_series(axes, columns[:N_SHOWN], [""] * columns.shape[1], np.arange(N_SHOWN))
+
+
+def draw_recovery(axes: Axes, pairs: Sequence[tuple[Recovery, Recovery]]) -> None:
+    """Draw true errors as dots, estimated ones as rings, and theoretical limits as dashed lines, against noise."""
+    lowest = min(float(to_degrees(row.true)) for pair in pairs for row in pair if row.true >= EXACT) / 2
+    for rows, color, name in zip(
+        zip(*pairs, strict=True), (NEGATIVE, POSITIVE), ("l₃ norm", "likelihood"), strict=True
+    ):
+        noise, exact = np.array([row.noise for row in rows]), np.array([row.true < EXACT for row in rows])
+        true, estimated, limit = (
+            to_degrees([getattr(row, field) for row in rows]) for field in ("true", "estimated", "limit")
+        )
+        true[exact] = estimated[exact] = 1.15 * lowest
+        axes.plot(noise[limit > 0], limit[limit > 0], "--", color=color, linewidth=1, alpha=0.8)
+        axes.plot(noise, true, "o", color=color, markersize=6)
+        axes.plot(noise, estimated, "o", color=color, markersize=13, fillstyle="none", markeredgewidth=1.3)
+        axes.annotate(name, (noise[-1], true[-1]), (14, 0), textcoords="offset points", color=color, va="center")
+        if np.any(exact):
+            axes.annotate("exact", (noise[exact][0], 1.15 * lowest), (12, 0), textcoords="offset points", color=MUTED)
+    axes.set(yscale="log", xlabel="noise", ylabel="error", ylim=(lowest, None), xticks=NOISE)
+    axes.yaxis.set_major_locator(require("matplotlib.ticker").LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda angle, _: f"{angle:g}°")
+    axes.set_yticks([], minor=True)
+    frame(axes)

@@ -1,0 +1,287 @@
+"""Drawings shared by plots and pages: arrays in, axes or pixels out. No setting of matplotlib is changed."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.samples.base import Array, Index
+from elldict.summary import EXACT, find_largest, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from elldict.history import Iteration
+
+INK, MUTED, LINE, BAND = "#191b22", "#5c606c", "#dfddd6", "#f4f3ee"
+POSITIVE, NEGATIVE, WEAK, PALE = "#4338ca", "#c2410c", "#9a9ca6", "#d9d6f7"
+
+N_BARS = 8
+"""Features drawn of a component."""
+
+REACH, N_BINS = 6.0, 61
+"""Standard deviations of codes drawn on each side, and an odd number of bins, so that one is around zero."""
+
+FINEST, N_FINE = 1e-18, 800
+"""Smallest code at which densities are evaluated, narrower than rounding errors, and number of points on each side."""
+
+NARROW = 100
+"""Ratio of the largest to the smallest step below which powers of ten are too few labels."""
+
+ANGLES = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 90)
+"""Labelled errors, in degrees."""
+
+Pixels = NDArray[np.uint8]
+
+
+def require(package: str) -> Any:
+    """Import an optional package, or raise an error that says how to install it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        raise ImportError(
+            f"{name} is needed for plots and pages. Install it with: pip install 'elldict[plot]'"
+        ) from error
+
+
+def open_axes(width: float, height: float) -> Axes:
+    """Open a figure of a size in inches, and return its axes."""
+    plt = require("matplotlib.pyplot")
+    axes: Axes = plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+    return axes
+
+
+def set_title(axes: Axes, title: str, note: str) -> None:
+    """Write what is shown above the axes, and below it how to read it."""
+    axes.set_title(title, loc="left", color=INK, weight="bold", pad=22)
+    place: dict[str, Any] = {"xy": (0, 1), "xycoords": "axes fraction", "xytext": (0, 7), "textcoords": "offset points"}
+    axes.annotate(note, **place, color=MUTED, size="small", annotation_clip=False)
+
+
+def frame(axes: Axes, grid: Any = "y") -> None:
+    """Draw lines to read values by, and no box."""
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(LINE)
+    axes.grid(axis=grid, color=LINE, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, which="both", labelcolor=MUTED)
+    axes.xaxis.label.set_color(MUTED)
+    axes.yaxis.label.set_color(MUTED)
+
+
+def count(n_shown: int, n: int, noun: str) -> str:
+    """Format how many of n things are shown."""
+    return f"{n_shown} of {n} {noun}s" if n_shown < n else f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def choose_columns(n: int, ratio: float = 1.5) -> int:
+    """Choose the number of columns of a grid of n cells that is about `ratio` times as wide as high."""
+    return max(1, min(n, round(math.sqrt(n * ratio))))
+
+
+def divide(axes: Axes, n: int, n_columns: int, gap: float = 0.1) -> list[Axes]:
+    """Divide axes into panels, row by row, with room for titles."""
+    axes.axis("off")
+    width, height = 1 / n_columns, 1 / math.ceil(n / n_columns)
+    corners = [(k % n_columns * width, 1 - (k // n_columns + 1) * height) for k in range(n)]
+    return [axes.inset_axes((x, y, (1 - gap) * width, 0.78 * height)) for x, y in corners]
+
+
+# --- components -------------------------------------------------------------------------------------------------------
+
+
+def paint(components: Array) -> Pixels:
+    """Paint components (m, ...), each scaled to its largest entry: blue is positive, orange negative."""
+    scaled = scale(components)
+    white = np.full(3, 255.0)
+    positive, negative = (np.array([int(c[k : k + 2], 16) for k in (1, 3, 5)]) for c in (POSITIVE, NEGATIVE))
+    color = np.where(scaled[..., None] > 0, positive, negative)
+    return np.asarray(np.round(white + np.abs(scaled)[..., None] * (color - white)), dtype=np.uint8)
+
+
+def paint_images(images: Array) -> Pixels:
+    """Paint components that are images: (m, h, w), or (m, h, w, 3) as colours around grey."""
+    return paint(images) if images.ndim == 3 else np.asarray(np.round(127.5 * (scale(images) + 1)), dtype=np.uint8)
+
+
+def scale(components: Array) -> Array:
+    """Scale components (m, ...) to a largest entry of one."""
+    largest = np.max(np.abs(components), axis=tuple(range(1, components.ndim)), keepdims=True)
+    return np.asarray(components / np.where(largest > 0, largest, 1))
+
+
+def draw_images(axes: Axes, images: Array, n_columns: int, texts: Sequence[str]) -> None:
+    """Draw components (m, h, w) or (m, h, w, 3) side by side, with texts below them if there are any."""
+    h, w = images.shape[1:3]
+    step_x, step_y = 1.12 * w, 1.12 * h + (0.3 * w if texts else 0)
+    for k, image in enumerate(paint_images(images)):
+        x, y = k % n_columns * step_x, k // n_columns * step_y
+        axes.imshow(image, extent=(x, x + w, y + h, y), interpolation="nearest")
+        axes.add_patch(require("matplotlib.patches").Rectangle((x, y), w, h, fill=False, edgecolor=LINE, linewidth=0.5))
+        if texts:
+            axes.text(x + w / 2, y + h + 0.05 * w, texts[k], ha="center", va="top", size="x-small", color=MUTED)
+    n_rows = math.ceil(len(images) / n_columns)
+    axes.set(xlim=(-0.02 * w, n_columns * step_x), ylim=(n_rows * step_y, -0.02 * h), aspect="equal")
+    axes.axis("off")
+    axes.set_anchor("NW")
+
+
+def draw_map(axes: Axes, components: Array, numbers: Index) -> None:
+    """Draw components (m, n) as rows of an image."""
+    axes.imshow(paint(components), aspect="auto", interpolation="nearest")
+    ends = np.unique([0, len(numbers) - 1])
+    axes.set_yticks(ends, [str(number) for number in numbers[ends]])
+    axes.set(xlabel="feature", ylabel="component")
+    axes.xaxis.set_major_locator(require("matplotlib.ticker").MaxNLocator(integer=True, min_n_ticks=1))
+    frame(axes)
+    axes.grid(visible=False)
+
+
+def draw_bars(panel: Axes, component: Array, names: Sequence[str], title: str) -> None:
+    """Draw the largest features of a component (n,), the largest at the top, with names on the other side of zero."""
+    index = find_largest(component, N_BARS)
+    values = component[index]
+    panel.barh(range(len(index)), values, height=0.7, color=[POSITIVE if v > 0 else NEGATIVE for v in values])
+    reach = float(np.max(np.abs(values), initial=0)) or 1.0
+    for k, (j, value) in enumerate(zip(index, values, strict=True)):
+        x, side = -math.copysign(0.05 * reach, value), "right" if value > 0 else "left"
+        panel.text(x, k, shorten(names[j], 14), ha=side, va="center", size="small", color=INK, parse_math=False)
+    panel.axvline(0, color=LINE, linewidth=1)
+    panel.set(xlim=(-1.1 * reach, 1.1 * reach), ylim=(N_BARS - 0.4, -0.6), xticks=[], yticks=[])
+    panel.spines[:].set_visible(False)
+    panel.set_title(title, loc="left", size="medium", color=INK, pad=2)
+
+
+# --- the fit ----------------------------------------------------------------------------------------------------------
+
+
+def draw_errors(axes: Axes, errors: Array, angles: Array, within: float) -> None:
+    """Draw the angle in degrees of each component (m,), exact ones as triangles; NaN is left out."""
+    numbers, exact = np.arange(len(errors)), errors < EXACT
+    lowest = float(np.nanmin(np.r_[angles[~exact], within])) / 2
+    axes.axhline(within, color=POSITIVE, linewidth=1, linestyle=(0, (5, 4)), alpha=0.7)
+    size = 5.0 if len(errors) <= 100 else 3.0
+    for some, color in ((angles <= within, POSITIVE), (angles > within, WEAK)):
+        axes.plot(numbers[some & ~exact], angles[some & ~exact], "o", color=color, markersize=size)
+    axes.plot(numbers[exact], np.full(np.sum(exact), 1.2 * lowest), "v", color=POSITIVE, markersize=size)
+    axes.set(yscale="log", ylim=(lowest, 100), xlabel="component", ylabel="estimated error")
+    ticks = {angle: f"{angle:g}°" for angle in ANGLES if angle > 1.5 * lowest}
+    if np.any(exact):
+        ticks[1.2 * lowest] = "exact"
+    axes.set_yticks(list(ticks), list(ticks.values()))
+    axes.set_yticks([], minor=True)
+    axes.xaxis.set_major_locator(require("matplotlib.ticker").MaxNLocator(integer=True, min_n_ticks=1))
+    frame(axes)
+
+
+def describe_near(angles: Array, within: float) -> str:
+    """Describe how many components have an error within an angle."""
+    if np.all(np.isnan(angles)):
+        return "Errors were not estimated"
+    return f"{np.sum(angles <= within)} of {len(angles)} components within {within:g}°"
+
+
+def draw_convergence(axes: Axes, history: Sequence[Iteration], quantity: str) -> None:
+    """Draw a quantity of all iterations, one line per stage, with bands that separate stages."""
+    stages = np.array([iteration.stage for iteration in history], dtype=int)
+    values = np.array([getattr(iteration, quantity) for iteration in history])
+    for stage in np.unique(stages):
+        some = np.flatnonzero(stages == stage)
+        if stage % 2 == 0:
+            axes.axvspan(some[0] + 0.5, some[-1] + 1.5, color=BAND, zorder=0, linewidth=0)
+        y = values[some] - (values[some[-1]] if quantity == "objective" else 0)
+        axes.plot(some + 1, y, "-o", color=POSITIVE, markersize=3.5, linewidth=1.3)
+    is_step, ticker = quantity == "step", require("matplotlib.ticker")
+    if is_step and np.any(values > 0):
+        axes.set_yscale("log")
+        axes.set_yticks([], minor=True)
+        if np.max(values) < NARROW * np.min(values[values > 0]):
+            axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1))
+    axes.set(
+        xlabel="iteration", ylabel="size of the step" if is_step else "objective, relative to the end of its stage"
+    )
+    frame(axes)
+
+
+# --- codes ------------------------------------------------------------------------------------------------------------
+
+
+def make_histograms(model: Any, Z: Array) -> tuple[Array, Array, Array]:
+    """Count codes (r, m) in bins, and integrate their fitted densities over the same bins.
+
+    Returns the edges of the bins, in standard deviations, and two densities (m, B) in these units. Codes are normalised
+    if the fit normalised samples.
+    """
+    law = model._distribution
+    x = Z if law.normalization is None else law.normalization.apply(Z)
+    std = law.density.std
+    edges = np.linspace(-REACH, REACH, N_BINS + 1)
+    counts = np.stack([np.histogram(column, edges)[0] for column in (x / std).T])
+    fine = np.geomspace(FINEST, REACH, N_FINE)  # narrow peaks at zero have most of the mass
+    grid = np.unique(np.r_[-fine, 0, fine, edges, np.linspace(-REACH, REACH, 10 * N_BINS)])[:, None]
+    q = np.exp(law.density.log_density(grid * std)) * std
+    mass = np.cumsum(np.diff(grid, axis=0) * (q[1:] + q[:-1]) / 2, axis=0)
+    places = np.searchsorted(grid[:, 0], edges[1:]) - 1
+    fitted = np.diff(mass[places], axis=0, prepend=0).T
+    return edges, counts / len(x) / np.diff(edges), fitted / np.diff(edges)
+
+
+def draw_histogram(panel: Axes, histograms: tuple[Array, Array, Array], i: int) -> None:
+    """Draw the distribution of the codes of component i, and the fitted density as a line."""
+    edges, found, fitted = histograms
+    panel.stairs(found[i], edges, fill=True, color=PALE, baseline=1e-9)
+    panel.plot((edges[1:] + edges[:-1]) / 2, fitted[i], color=POSITIVE, linewidth=1.3)
+    smallest = np.min(found[i][found[i] > 0], initial=np.max(fitted[i]))
+    panel.set(yscale="log", ylim=(0.5 * smallest, 3 * max(np.max(found[i]), np.max(fitted[i]))), xlim=(-REACH, REACH))
+    panel.set(xticks=[-5, 0, 5])
+    panel.set_yticks([])
+    panel.set_yticks([], minor=True)
+    frame(panel, "x")
+    panel.tick_params(labelsize="small")
+    panel.set_title(str(i), loc="left", size="small", color=INK, pad=1)
+
+
+def describe_codes(model: Any) -> str:
+    """Describe how to read the panels."""
+    normalized = "" if model._distribution.normalization is None else " of normalised samples"
+    return f"codes{normalized} in standard deviations, logarithmic; line: fitted density"
+
+
+def draw_series(axes: Axes, Z: Array, labels: Sequence[str], times: Index) -> None:
+    """Draw columns of Z (r, k) below each other, each scaled to its largest value."""
+    for k, column in enumerate(scale(Z.T)):
+        axes.plot(times, -k + 0.45 * column, color=POSITIVE, linewidth=0.8)
+    axes.set_yticks(-np.arange(len(labels)), labels)
+    axes.set(xlabel="sample", xlim=(times[0], times[-1] + (len(times) == 1)))
+    frame(axes)
+
+
+# --- loadings ---------------------------------------------------------------------------------------------------------
+
+
+def sort_rows(values: Array, most: int) -> Index:
+    """Find the rows of largest communality, sorted by the factor of their largest loading (p, k), then by its size."""
+    some = np.sort(np.argsort(-np.sum(values**2, axis=1), kind="stable")[:most])
+    size = np.abs(values[some])
+    return np.asarray(some[np.lexsort((-np.max(size, axis=1), np.argmax(size, axis=1)))])
+
+
+def draw_loadings(panel: Axes, values: Array, errors: Array | None, reach: float) -> None:
+    """Draw the loadings (p,) of a factor with twice their standard errors; grey if these include zero."""
+    places = np.arange(len(values))
+    wide = np.zeros(len(values)) if errors is None else 2 * errors
+    colors = np.where(np.abs(values) > wide, np.where(values > 0, POSITIVE, NEGATIVE), WEAK).tolist()
+    panel.hlines(places, values - wide, values + wide, colors=colors, linewidth=1.5)
+    panel.scatter(values, places, s=18, color=colors, zorder=3)
+    panel.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
+    panel.set(xlim=(-reach, reach), ylim=(len(values) - 0.4, -0.6))
+    frame(panel, "y")
+    panel.tick_params(labelsize="small")

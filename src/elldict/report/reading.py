@@ -1,0 +1,65 @@
+"""What plots and pages show: which components, and the codes of which samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elldict.samples.arrays import ArraySamples, to_numpy
+from elldict.samples.base import Array, Index, refuse_not_finite
+
+MOST = {"images": 400, "bars": 12, "map": 10_000}
+"""Components of a plot unless others are asked for, by the way they are drawn."""
+
+
+def choose_kind(
+    kind: str, shape: tuple[int, ...] | None, names: Sequence[str] | None, n_features: int
+) -> tuple[str, tuple[int, ...] | None]:
+    """Choose how components are drawn, and check the shape of images."""
+    if shape is not None:
+        shape = tuple(int(size) for size in shape)
+        if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or math.prod(shape) != n_features or min(shape) < 1:
+            raise ValueError(f"shape must be (h, w) or (h, w, 3) with a product of {n_features}. Got {shape} instead.")
+    if kind == "auto":
+        kind = "images" if shape is not None else "bars" if names is not None else "map"
+    if kind not in MOST:
+        raise ValueError(f"kind must be 'auto', 'images', 'bars' or 'map'. Got {kind!r} instead.")
+    if kind == "images" and shape is None:
+        raise ValueError("kind='images' needs the shape of the images: shape=(h, w) or (h, w, 3).")
+    return kind, shape
+
+
+def choose_components(which: Sequence[int] | None, n_components: int, most: int) -> Index:
+    """Choose the components to draw."""
+    if which is None:
+        return np.arange(min(n_components, most))
+    index: NDArray[Any] = np.atleast_1d(np.asarray(which))
+    if (
+        index.ndim != 1
+        or index.dtype.kind not in "iu"
+        or not len(index)
+        or np.any((index < 0) | (index >= n_components))
+    ):
+        raise ValueError(f"which must be numbers of components from 0 to {n_components - 1}. Got {which!r} instead.")
+    return index.astype(np.intp)
+
+
+def spread(n_samples: int, most: int) -> Index:
+    """Choose evenly spaced samples."""
+    return np.unique(np.linspace(0, n_samples - 1, min(most, n_samples)).astype(np.intp))
+
+
+def take_rows(X: Any, index: Index) -> Array:
+    """Read samples (r, n) in double precision."""
+    rows = ArraySamples(X).take(index).astype(np.float64)
+    refuse_not_finite(rows, index)
+    return rows
+
+
+def encode(model: Any, rows: Array) -> Array:
+    """Compute linear codes (r, m), whatever `transform` makes of them."""
+    return np.asarray((rows - model._offset) @ to_numpy(model.unmixing_).T, dtype=np.float64)
