@@ -126,6 +126,16 @@ def test_standardised_features_give_the_same_codes_in_any_units(options, X):
 
 
 @BOTH
+def test_errors_of_standardised_features_do_not_depend_on_their_units(kind, X):
+    units = np.array([1, 1e3, 1e-3, 20, 1, 5])
+    one, other = (kind(standardize=True).fit(c * X) for c in (1, units))
+    assert_allclose(one.atom_error_, other.atom_error_, rtol=1e-4)
+    if kind is LpICA:  # without, the feature with the largest unit decides
+        raw = LpICA().fit(units * X)
+        assert np.median(raw.atom_error_) < np.median(one.atom_error_) / 10
+
+
+@BOTH
 @pytest.mark.parametrize(("error_bars", "groups", "stated"), [("auto", 0, 1), (True, 0, 1), (False, 1, 0)])
 def test_error_bars_are_estimated_if_they_are_wanted(kind, error_bars, groups, stated, X):
     model = kind(error_bars=error_bars).fit(X, groups=np.arange(2000) // 100 if groups else None)

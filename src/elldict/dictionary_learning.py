@@ -54,7 +54,8 @@ class LpDictionaryLearning(LpEstimator):
         'auto': if this increases the likelihood of held-out samples. None: never.
     error_bars : {'auto'} or bool, default='auto'
         Whether `atom_error_` is estimated, by fits to parts of the samples, which take about as long as the fit.
-        'auto': True, except for ``solver='power'`` without `groups`.
+        'auto': True, except for ``solver='power'`` without `groups`. Fewer atoms than features without whitening
+        have none: parts of the samples may contain other atoms of the same dictionary.
     center : bool, default=False
         Whether to subtract the mean of the samples.
     whiten : bool, default=False
@@ -113,7 +114,8 @@ class LpDictionaryLearning(LpEstimator):
     expected_error_ : float
         Mean of `atom_error_`: estimate of :func:`elldict.metrics.recovery_error`.
     atom_error_ : ndarray of shape (n_components_,)
-        Estimated error ``1 - cos(angle)**4`` of each atom; NaN if not estimated.
+        Estimated error ``1 - cos(angle)**4`` of each atom, in the coordinates of standardised features if there are
+        such; NaN if not estimated.
     converged_ : bool
         Whether the fit converged.
     status_ : str

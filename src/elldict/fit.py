@@ -121,15 +121,16 @@ def fit(
     errors = None
     if wants_error_bars(estimate, options, exact):
         splits = list_splits(estimate.statistics.n_samples, columns.shape[1], samples, groups)
+        scales = 1.0 if estimate.whitening.scales is None else estimate.whitening.scales[:, None]
         numbers, n_parts = count(1), sum(len(split.parts) for split in splits)
 
         def fit_part(part: Samples) -> Array:
             number = next(numbers)
             journal.show_part(number, n_parts)
             other_start = replace(options, random_state=options.random_state + number)
-            return journal.once(lambda: fit_columns(part, other_start, estimate, journal))
+            return journal.once(lambda: fit_columns(part, other_start, estimate, journal)) / scales
 
-        errors = estimate_errors(columns, splits, fit_part)
+        errors = estimate_errors(columns / scales, splits, fit_part)
     return make_result(estimate, options, exact, errors)
 
 

@@ -98,7 +98,8 @@ class LpICA(LpEstimator):
     expected_error_ : float
         Mean of `atom_error_`: estimate of :func:`elldict.metrics.recovery_error` for the columns of `mixing_`.
     atom_error_ : ndarray of shape (n_components_,)
-        Estimated error ``1 - cos(angle)**4`` of each column of `mixing_`; NaN if not estimated.
+        Estimated error ``1 - cos(angle)**4`` of each column of `mixing_`, whose rows are divided by the standard
+        deviations of the features if these are standardised; NaN if not estimated.
     converged_ : bool
         Whether the fit converged.
     status_ : str

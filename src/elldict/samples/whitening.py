@@ -28,6 +28,7 @@ class Whitening:
     unit: float  # root mean square by which samples are divided if not whitened
     rank: int  # number of directions in which samples vary: k, or more if reduced
     condition: float  # ratio of the largest to the smallest variance of such a direction
+    scales: Array | None = None  # (n,) standard deviations of features if they are standardised
     is_scaling: bool = False  # whether all that happens is a division by the unit
 
     def apply(self, rows: Array) -> Array:
@@ -80,7 +81,8 @@ def make_whitening(
         to_white, from_white = span.T / size / units.T, span * size * units
         unit = size if standardize else size * statistics.largest
     is_scaling = not whiten and not standardize and rank == n
-    return Whitening(mean, to_white, from_white, whiten, unit, rank, condition, is_scaling)
+    found = scales * statistics.largest if standardize else None
+    return Whitening(mean, to_white, from_white, whiten, unit, rank, condition, found, is_scaling)
 
 
 def find_scales(variances: Array) -> Array:
