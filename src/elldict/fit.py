@@ -305,11 +305,12 @@ def climb_from_pilot(
     chosen, is_worth = climber.once(choose)
     if not is_worth:
         return keep_pilot(estimate, chosen, strides, climber)
-    state, model = State(chosen.A, Density.begin(n, chosen.density)), chosen.model
-    for stride in strides:
-        seen = seen if stride == strides[0] else estimate.gather(order.thin_out(stride))
+    state, model, subsets = State(chosen.A, Density.begin(n, chosen.density)), chosen.model, {first: subset}
+    subsets[strides[0]] = seen
+    for stride in dict.fromkeys((first, *strides)):  # most iterations are on the few samples of the pilots
+        seen = subsets.get(stride) or estimate.gather(order.thin_out(stride))
         state = climber.climb_likelihood(seen, state, model)
-        if stride == strides[0] and (better := choose_model(subset, some, state, models)) != model:
+        if stride == first and (better := choose_model(subset, some, state, models)) != model:
             model = better
             state = climber.climb_likelihood(seen, State(state.A, Density.begin(n, chosen.density)), model)
     return {"state": state, "model": model, "pilot": chosen.pilot.name, "climbs": tuple(climber.climbs)}

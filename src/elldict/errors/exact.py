@@ -18,6 +18,9 @@ ZERO = 1e-9
 MARGIN = 1.5
 """Required samples with a zero code, per direction: for any n - 1 samples, some direction is orthogonal to all."""
 
+ENOUGH = 8
+"""Number of such samples per direction that are looked at: they span all directions if more do, and take less time."""
+
 SPAN_TOLERANCE = 1e-9
 """Smallest variance, relative to the mean one, of a direction in which such samples vary."""
 
@@ -29,7 +32,8 @@ def find_exact(Z: Array) -> Mask:
     zero = np.abs(X) < ZERO
     exact = np.zeros(m, dtype=bool)
     for i in np.flatnonzero(np.sum(zero, axis=0) >= max(MARGIN * m, m + 3)):
-        others = np.delete(X[zero[:, i]], i, axis=1)
+        some = np.flatnonzero(zero[:, i])[: ENOUGH * m]
+        others = np.delete(X[some], i, axis=1)
         exact[i] = spans_all(others.T @ others)
     return exact
 
