@@ -36,7 +36,7 @@ expression = weights @ activity + 0.35 * rng.normal(size=(N_GENES, N_CONDITIONS)
 # have is stable.
 
 path = elldict.stability(
-    elldict.LpICA(random_state=0, halves=False),
+    elldict.LpICA(random_state=0),
     expression,
     n_components=[10, 20, 30, 40, 50],
     n_splits=4,

@@ -2,8 +2,8 @@
 How many components? Handwritten digits
 =======================================
 
-A fit returns as many atoms as it is asked for. :func:`elldict.stability` fits random halves of the samples for each
-number of them, and says which atoms come back.
+A fit returns as many components as requested. :func:`elldict.stability` fits random halves of the samples for each
+number of components, and measures which of them are reproduced.
 """
 
 # %%
@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 import elldict
 
 digits = load_digits().data
-model = elldict.LpICA(random_state=0, halves=False)
+model = elldict.LpICA(random_state=0)
 path = elldict.stability(model, digits, n_components=[10, 20, 25, 30, 40], n_splits=3, random_state=0)
 print(path)
 
@@ -26,8 +26,8 @@ path.plot(ax=ax)
 plt.show()
 
 # %%
-# The atoms of the number with the most stable ones, the most stable first, each with its value. The first are strokes
-# that anyone would draw; the last are what was left over.
+# The components for the number with the most stable ones, sorted by their stability, which is written above. The first
+# are strokes of a pen; the last ones should not be interpreted.
 
 chosen = path.n_components.index(path.best)
 values, atoms = path.values[chosen], path.mixing[chosen].T
@@ -43,7 +43,7 @@ for ax, number in zip(axes.flat, order, strict=False):
 plt.show()
 
 # %%
-# Few atoms of so few digits are stable: 900 of them in a half are hardly enough. That is what the path is for. With
-# more samples more of them would be; with more components they are found no better.
+# Few components are stable, since a half has only 900 digits. With more samples more of them would be; a larger number
+# of components does not help.
 
 # sphinx_gallery_thumbnail_number = 2

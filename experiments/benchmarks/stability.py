@@ -87,7 +87,7 @@ def draw_path(found: Stability, picture: Path, size: tuple[float, float]) -> Non
     axes = figure.add_subplot()
     found.plot(axes)
     if size[0] < size[1]:
-        axes.set_title("Atoms that come back", loc="left", weight="bold", pad=22)  # the title of the wide one is cut
+        axes.set_title("Reproducible components", loc="left", weight="bold", pad=22)  # the title of the wide one is cut
     figure.savefig(picture, dpi=150)
 
 

@@ -1,4 +1,4 @@
-"""Plots of fitted models: components, their errors, convergence, codes; and of rotated loadings.
+"""Plots of fitted models: components, errors, convergence, codes; of stability; and of rotated loadings.
 
 Each function draws into `ax`, or into a new figure, and returns the axes. Nothing is shown, and no setting of
 matplotlib is changed. Needs the extra ``plot``.
@@ -27,6 +27,7 @@ from elldict.report.figures import (
     draw_loadings,
     draw_map,
     draw_series,
+    draw_stability,
     make_histograms,
     open_axes,
     set_title,
@@ -48,7 +49,7 @@ from elldict.summary import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["atoms", "codes", "convergence", "errors", "loadings"]
+__all__ = ["atoms", "codes", "convergence", "errors", "loadings", "stability"]
 
 MOST_LABELS = 60
 """Images up to which each has its number and error below."""
@@ -275,4 +276,39 @@ def loadings(found: Any, *, names: Sequence[str] | None = None, ax: Axes | None 
     set_title(
         ax, f"Loadings of {count(len(rows), len(values), 'variable')}", f"blue positive, orange negative; {source}"
     )
+    return ax
+
+
+def stability(found: Any, *, threshold: float = 0.9, ax: Axes | None = None) -> Axes:
+    """Draw how well components are reproduced: sorted values, for each number of components.
+
+    Parameters
+    ----------
+    found : Stability
+        Result of :func:`elldict.stability`.
+    threshold : float, default=0.9
+        Smallest value of a stable component.
+    ax : matplotlib axes, default=None
+        Axes to draw into. None: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        The axes. Each dot is a component, and its bar is twice the spread over splits if there is a single number of
+        components. For several, the number of stable components is above the dots.
+    """
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold must be a number in the range (0, 1]. Got {threshold!r} instead.")
+    ax = ax or open_axes(7.0, 4.2)
+    counts = found.count_stable(threshold)
+    draw_stability(ax, found, counts, threshold)
+    note = f"similarity in {count(found.n_splits, found.n_splits, 'random pair')} of halves; "
+    if len(counts) == 1:
+        k, n_stable = found.n_components[0], counts[0]
+        title = f"{n_stable} of {count(k, k, 'component')} {'is' if n_stable == 1 else 'are'} stable"
+        note += "bars: standard deviation"
+    else:
+        title = f"At most {count(max(counts), max(counts), 'component')} {'is' if max(counts) == 1 else 'are'} stable"
+        note += "numbers: stable ones"
+    set_title(ax, title, note)
     return ax

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from elldict.history import Iteration
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+T = TypeVar("T")
 
 
 class Line:
@@ -39,3 +41,23 @@ def show_progress(name: str) -> Iterator[Line]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         yield Line(progress, name)
+
+
+@contextmanager
+def show_bar(name: str, n_fits: int, *, is_shown: bool) -> Iterator[Callable[[T], T]]:
+    """Show a bar with the time left, if it is to be shown; give a function that counts a fit and returns its result."""
+    if not is_shown:
+        yield lambda result: result
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("fits"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+        task = progress.add_task(name, total=n_fits)
+
+        def advance(result: T) -> T:
+            progress.advance(task)
+            return result
+
+        yield advance

@@ -36,6 +36,9 @@ NARROW = 100
 ANGLES = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 90)
 """Labelled errors, in degrees."""
 
+SPREAD, MANY_DOTS = 0.8, 60
+"""Width of the dots of one number of components, relative to the distance to the next, and number of small dots."""
+
 Pixels = NDArray[np.uint8]
 
 
@@ -61,7 +64,8 @@ def set_title(axes: Axes, title: str, note: str) -> None:
     """Write what is shown above the axes, and below it how to read it."""
     axes.set_title(title, loc="left", color=INK, weight="bold", pad=22)
     place: dict[str, Any] = {"xy": (0, 1), "xycoords": "axes fraction", "xytext": (0, 7), "textcoords": "offset points"}
-    axes.annotate(note, **place, color=MUTED, size="small", annotation_clip=False)
+    text = axes.annotate(note, **place, color=MUTED, size="small", annotation_clip=False)
+    text.set_in_layout(False)  # a long one would make narrow axes still narrower
 
 
 def frame(axes: Axes, grid: Any = "y") -> None:
@@ -285,3 +289,36 @@ def draw_loadings(panel: Axes, values: Array, errors: Array | None, reach: float
     panel.set(xlim=(-reach, reach), ylim=(len(values) - 0.4, -0.6))
     frame(panel, "y")
     panel.tick_params(labelsize="small")
+
+
+# --- stability --------------------------------------------------------------------------------------------------------
+
+
+def draw_stability(axes: Axes, found: Any, counts: Sequence[int], threshold: float) -> None:
+    """Draw the sorted values of each number of components, side by side, with the number of stable ones above."""
+    margin = axes.get_yaxis_transform()  # x in parts of the axes, y in values
+    axes.axhline(threshold, color=POSITIVE, linewidth=1, linestyle=(0, (5, 4)), alpha=0.7, zorder=1)
+    axes.text(1.01, threshold, f"{threshold:g}", color=POSITIVE, size="small", va="center", transform=margin)
+    frame(axes)
+    order = np.argsort(found.n_components)
+    for place, i in enumerate(order):
+        rank = np.argsort(-found.values[i], kind="stable")
+        values, k = found.values[i][rank], len(rank)
+        x = 1 + np.arange(k) if len(order) == 1 else place + SPREAD * ((np.arange(k) + 0.5) / k - 0.5)
+        colors = np.where(values >= threshold, POSITIVE, WEAK).tolist()
+        if len(order) == 1:
+            spread = found.spread[i][rank]
+            low, high = np.maximum(values - spread, 0), np.minimum(values + spread, 1)
+            axes.vlines(x, low, high, colors=colors, linewidth=1.5, alpha=0.5)
+        axes.scatter(x, values, s=26 if k <= MANY_DOTS else 12, color=colors, linewidth=0, zorder=3)
+    if len(order) == 1:
+        axes.set(xlim=(0.3, len(found.values[0]) + 0.7), xlabel="component, in the order of stability")
+        axes.xaxis.set_major_locator(require("matplotlib.ticker").MaxNLocator(integer=True, min_n_ticks=1))
+    else:
+        for place, i in enumerate(order):
+            weight = "bold" if counts[i] == max(counts) else "normal"
+            axes.text(place, 1.03, str(counts[i]), color=POSITIVE, weight=weight, ha="center", va="bottom")
+        axes.text(-0.015, 1.03, "stable", color=POSITIVE, ha="right", va="bottom", transform=margin)
+        axes.set_xticks(range(len(order)), [str(found.n_components[i]) for i in order])
+        axes.set(xlim=(-0.6, len(order) - 0.4), xlabel="number of components")
+    axes.set(ylim=(0, 1.02 if len(order) == 1 else 1.1), ylabel="stability", yticks=np.linspace(0, 1, 6))

@@ -1,0 +1,371 @@
+"""Stability: how well components are reproduced by fits to random halves of the samples.
+
+The value of a component is the cosine of its columns of `mixing_` in two halves, to which `atom_error_` refers as well:
+a mean cosine of 0.9 corresponds to an error of 14 degrees of the fit to all samples (`elldict.errors.splits`), about
+the angle up to which summaries call a component known. But if a few directions have most of the variance, all columns
+are similar, also those of Gaussian samples. So the codes must be similar, too: where they share less than half of their
+variance, the halves have different components, and the value is the correlation of codes if that is smaller.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+import elldict
+from elldict import plot_new
+from elldict.archive import read_archive, write_archive
+from elldict.atomic import refuse_special
+from elldict.blas import one_blas_thread
+from elldict.checkpoint import CheckpointError, check_about, digest, digest_samples
+from elldict.errors.splits import match
+from elldict.estimator import issue
+from elldict.exceptions import NotIdentifiableWarning
+from elldict.halves import Components, cut, divide, fit_all, fit_part, fix_seeds, make_models, refuse_other_than, select
+from elldict.progress import show_bar
+from elldict.samples.arrays import ArraySamples
+from elldict.samples.base import Array, Index, Samples
+from elldict.samples.dask import is_dask, open_dask
+from elldict.samples.statistics import compute_statistics
+from elldict.samples.whitening import find_scales
+from elldict.validation import check_groups, check_samples, check_weights, draw_seed, is_number
+from elldict.warnings import Finding
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Stability", "stability"]
+
+STABLE = 0.9
+"""Value from which a component is called stable, unless another one is asked for."""
+
+SAME = 0.5**0.5
+"""Correlation of the codes of two fits that makes them the same component: it is larger with no other one."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stability:
+    """How well components are reproduced on other samples: result of :func:`elldict.stability`.
+
+    Sequences have one entry per number of components, in the order in which these were given.
+
+    Attributes
+    ----------
+    n_components : tuple of int
+        Numbers of components, k.
+    mixing : tuple of ndarray of shape (n_features, k)
+        `mixing_` of the fits to all samples, with its order and signs.
+    unmixing : tuple of ndarray of shape (k, n_features)
+        `unmixing_` of these fits.
+    splits : tuple of ndarray of shape (n_splits, k)
+        Similarity of each component in the two halves of each split, between 0 and 1.
+    blocks : int or None
+        Number of consecutive samples that stay in one half; None if groups do.
+    """
+
+    n_components: tuple[int, ...]
+    mixing: tuple[Array, ...]
+    unmixing: tuple[Array, ...]
+    splits: tuple[Array, ...]
+    blocks: int | None
+
+    @property
+    def values(self) -> tuple[Array, ...]:
+        """Values (k,) of components: their mean similarity."""
+        return tuple(np.mean(found, axis=0) for found in self.splits)
+
+    @property
+    def spread(self) -> tuple[Array, ...]:
+        """Standard deviation (k,) over splits, large for components that are found in some halves but not in others."""
+        return tuple(np.std(found, axis=0) for found in self.splits)
+
+    @property
+    def n_splits(self) -> int:
+        """Number of pairs of halves."""
+        return len(self.splits[0])
+
+    @property
+    def best(self) -> int:
+        """Smallest number of components with the most stable ones: beyond it, no further ones are reproducible."""
+        counts = self.count_stable()
+        return min(k for k, count in zip(self.n_components, counts, strict=True) if count == max(counts))
+
+    def stable(self, threshold: float = STABLE) -> tuple[NDArray[np.bool_], ...]:
+        """Find the stable components.
+
+        Parameters
+        ----------
+        threshold : float, default=0.9
+            Smallest value of a stable component.
+
+        Returns
+        -------
+        tuple of ndarray of bool of shape (k,)
+            Whether each component is stable.
+        """
+        return tuple(values >= threshold for values in self.values)
+
+    def count_stable(self, threshold: float = STABLE) -> tuple[int, ...]:
+        """Count the stable components.
+
+        Parameters
+        ----------
+        threshold : float, default=0.9
+            Smallest value of a stable component.
+
+        Returns
+        -------
+        tuple of int
+            Number of stable components.
+        """
+        return tuple(int(np.sum(mask)) for mask in self.stable(threshold))
+
+    def summary(self) -> str:
+        """Make a table with one row per number of components: how many are stable, and the median of their spread.
+
+        Returns
+        -------
+        str
+            Lines of text.
+        """
+        drawn = f"blocks of {self.blocks} samples"
+        if self.blocks is None or self.blocks == 1:
+            drawn = "whole groups" if self.blocks is None else "single samples"
+        pairs = f"{self.n_splits} random pair{'s' if self.n_splits > 1 else ''} of halves"
+        lines = [f"Stability of components: {pairs}, {drawn} at a time", ""]
+        lines.append(f"  n_components   stable (>= {STABLE:g})   median   lowest   spread")
+        counts, best = self.count_stable(), self.best
+        for k, values, spread, count in zip(self.n_components, self.values, self.spread, counts, strict=True):
+            mark = "  <- most stable components" if k == best and len(counts) > 1 and count else ""
+            stable = f"{count} of {k}"
+            numbers = "   ".join(f"{x:6.2f}" for x in (np.median(values), np.min(values), np.median(spread)))
+            lines.append(f"  {k:12d}   {stable:>15s}   {numbers}{mark}")
+        return "\n".join(lines)
+
+    def plot(self, ax: Axes | None = None, threshold: float = STABLE) -> Axes:
+        """Draw the value of each component, by number of components.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            Axes to draw into. None: those of a new figure.
+        threshold : float, default=0.9
+            Smallest value of a stable component.
+
+        Returns
+        -------
+        matplotlib axes
+            The axes.
+        """
+        return plot_new.stability(self, ax=ax, threshold=threshold)
+
+    def __repr__(self) -> str:
+        fields = f"n_components={self.n_components}, n_stable={self.count_stable()}"
+        return f"Stability({fields}, n_splits={self.n_splits}, blocks={self.blocks})"
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def stability(
+    estimator: Any,
+    X: Any,
+    *,
+    n_components: int | Sequence[int] | None = None,
+    n_splits: int = 10,
+    blocks: int | str = "auto",
+    groups: Any = None,
+    sample_weight: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    random_state: Any = None,
+) -> Stability:
+    """Measure which components are reproduced on other samples, for one or several numbers of components.
+
+    The estimator is fitted to all samples, and to the two halves of `n_splits` random splits. Each component of the fit
+    to all samples has a partner in either half. Its value is the similarity of these two partners, averaged over the
+    splits: the cosine of their columns of `mixing_`, so that 0.9 corresponds to an error of 14 degrees in
+    `atom_error_`. If their codes share less than half of their variance, it is the correlation of codes, if that is
+    smaller; without a partner it is 0.
+
+    Parameters
+    ----------
+    estimator : LpDictionaryLearning, LpICA, or similar
+        Estimator, which is cloned and not changed. With `verbose`, progress is shown. Estimators of other libraries
+        must have `mixing_` after `fit`, as scikit-learn's FastICA.
+    X : array-like of shape (n_samples, n_features)
+        Samples as rows: whatever `fit` of :class:`~elldict.LpDictionaryLearning` takes.
+    n_components : int or sequence of int, default=None
+        Number of components, or several for a path. None: that of the estimator.
+    n_splits : int, default=10
+        Number of pairs of halves.
+    blocks : int or 'auto', default='auto'
+        Number of consecutive samples that stay in one half, because they may depend on each other as those of a
+        recording do. 'auto': X is cut into 42 blocks, as for `atom_error_`. Ignored if there are groups.
+    groups : array-like of shape (n_samples,), default=None
+        Group label of each sample. Samples of a group, such as recordings of one person, stay in one half.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights >= 0 of the samples.
+    checkpoint : str or path-like, default=None
+        File (.npz) to which the result of each split is written. If it exists, it must be that of the same samples and
+        parameters: finished splits are not repeated, and the result has the same bits as without an interruption.
+        Only `n_splits` may differ.
+    random_state : int, RandomState instance, Generator or None, default=None
+        Seed of the splits.
+
+    Returns
+    -------
+    Stability
+        Values and components, with `best`, `summary()` and `plot()`.
+
+    Notes
+    -----
+    Only warnings of fits to all samples are issued, and not that components are not identifiable, which is what low
+    values mean.
+
+    Examples
+    --------
+    >>> from elldict.datasets import make_bernoulli_gaussian
+    >>> from elldict.dictionary_learning import LpDictionaryLearning
+    >>> from elldict.replication import stability
+    >>> X, _, _ = make_bernoulli_gaussian(2000, 6, density=0.2, random_state=0)
+    >>> stability(LpDictionaryLearning(), X, n_splits=3, random_state=0)
+    Stability(n_components=(6,), n_stable=(6,), n_splits=3, blocks=48)
+    """
+    models = make_models(estimator, n_components)
+    refuse_other_than(is_number(n_splits, Integral) and n_splits >= 1, "n_splits", n_splits, "an int in [1, inf)")
+    X = check_samples(clone(estimator), X, fitting=True)
+    r, is_standardized = X.shape[0], bool(getattr(estimator, "standardize", False))
+    weights, labels = check_weights(sample_weight, r, least=2), check_groups(groups, r)
+    units, n_rows = (labels, None) if labels is not None else cut(r, blocks)
+    with ExitStack() as stack:
+        n_threads = stack.enter_context(one_blas_thread())
+        samples = open_dask(X, n_threads, weights) if is_dask(X) else ArraySamples(X, n_threads, weights)
+        geometry, record = find_geometry(samples, is_standardized), Record(draw_seed(random_state))
+        if checkpoint is not None:
+            path = [describe_value(model.get_params().get("n_components")) for model in models]
+            asked = {"path": path, "blocks": n_rows}
+            record.open(checkpoint, asked | describe(estimator, samples, labels, random_state))
+        fix_seeds(models, record.seed)
+        numbers = range(len(record.splits), int(n_splits))
+        n_fits = len(models) * (1 + 2 * len(numbers))
+        advance = stack.enter_context(show_bar("stability", n_fits, is_shown=bool(getattr(estimator, "verbose", 0))))
+        references = [advance(fit_all(model, X, weights)) for model in models]
+        for number in numbers:
+            rng = np.random.default_rng([record.seed, number])
+            halves = [select(samples, index) for index in divide(units, weights, rng)]
+            fits = [[advance(fit_part(model, half, draw_seed(rng))) for half in halves] for model in models]
+            record.add(np.concatenate([geometry.compare(*each) for each in zip(references, fits, strict=True)]))
+    sizes = tuple(len(each.unmixing) for each in references)
+    splits = tuple(np.split(np.array(record.splits[: int(n_splits)]), np.cumsum(sizes)[:-1], axis=1))
+    issue(list_findings(references, splits))
+    mixing, unmixing = (tuple(getattr(each, name) for each in references) for name in ("mixing", "unmixing"))
+    return Stability(sizes, mixing, unmixing, splits, n_rows)
+
+
+def list_findings(references: Sequence[Components], splits: Sequence[Array]) -> list[Finding]:
+    """List what is to be warned of, once each."""
+    found = [finding for each in references for finding in each.findings]
+    findings = [finding for finding in dict.fromkeys(found) if finding.category is not NotIdentifiableWarning]
+    for values in splits:
+        if not np.any(values):
+            message = (
+                f"No component of {values.shape[1]} was found in halves of the samples: they are too few, or all "
+                "equal. Use more samples or a smaller n_components."
+            )
+            findings.append(Finding(NotIdentifiableWarning, message))
+    return findings
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What makes columns and codes comparable."""
+
+    scales: Array  # (n, 1) units of features: their standard deviations if the estimator standardises them
+    root: Array  # (n, n) R with R R^T = covariance of the samples
+
+    def compare(self, reference: Components, halves: Sequence[Components]) -> Array:
+        """Compute the similarity (m,) of the partners of components in two halves."""
+        everyone = (reference, *halves)
+        columns = compare_columns(*(each.mixing / self.scales for each in everyone))
+        codes = compare_columns(*((each.unmixing @ self.root).T for each in everyone))
+        return np.where(codes > SAME, columns, np.minimum(columns, codes))
+
+
+def find_geometry(samples: Samples, is_standardized: bool) -> Geometry:
+    """Compute the covariance of samples, which also finds NaN and infinity before the first fit."""
+    covariance = compute_statistics(samples).covariance
+    scales = find_scales(np.diag(covariance)) if is_standardized else np.ones(len(covariance))
+    variances, directions = np.linalg.eigh(covariance)
+    return Geometry(scales[:, None], directions * np.sqrt(np.maximum(variances, 0)))
+
+
+def compare_columns(reference: Array, one: Array, other: Array) -> Array:
+    """Compute the cosine (m,), without sign, between the columns of two matrices that match those of a third."""
+    products = np.sum(match(reference, one) * match(reference, other), axis=0)
+    return np.asarray(np.minimum(np.abs(products), 1))
+
+
+@dataclass
+class Record:
+    """Similarities of components in finished splits, which are written to a file if one is opened."""
+
+    seed: int
+    splits: list[Array] = field(default_factory=list)  # components of all models, one after the other
+    path: Path | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def open(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
+        """Read the splits of an earlier run that this is about, or make the file."""
+        self.path, self.about = Path(path), about
+        refuse_special(self.path)
+        if not self.path.exists():
+            self.write()  # an error now, not after hours, if that is impossible
+            return
+        with self.path.open("rb") as stream:
+            try:
+                header, arrays = read_archive(stream, lambda header: check_about(Path(path), header["about"], about))
+                self.seed, self.splits = int(header["seed"]), list(arrays["splits"])
+            except CheckpointError:
+                raise
+            except Exception as error:  # a damaged file may lead to almost any
+                raise CheckpointError(
+                    f"{path} is not a checkpoint of stability(), or is damaged ({error}). Delete it, or choose "
+                    "another file."
+                ) from error
+
+    def add(self, found: Array) -> None:
+        """Add a split."""
+        self.splits.append(found)
+        self.write()
+
+    def write(self) -> None:
+        """Write the file, if there is one."""
+        if self.path is not None:
+            write_archive(self.path, {"about": self.about, "seed": self.seed}, {"splits": np.array(self.splits)})
+
+
+def describe(estimator: Any, samples: Samples, groups: Index | None, random_state: Any) -> dict[str, Any]:
+    """Describe the samples and parameters on which the result depends."""
+    parameters = estimator.get_params(deep=False) | {"of splits": random_state}
+    return {
+        "version": elldict.__version__,
+        "estimator": type(estimator).__name__,
+        "X": f"{samples.shape} {samples.dtype} {digest_samples(samples)}",
+        "sample_weight": None if samples.weights is None else digest(samples.weights),
+        "groups": None if groups is None else digest(groups),
+        **{name: describe_value(value) for name, value in parameters.items() if name not in ("error_bars", "verbose")},
+    }
+
+
+def describe_value(value: Any) -> str:
+    """Describe a parameter, without the address of an object in memory."""
+    return repr(value) if value is None or isinstance(value, (str, Integral, Real)) else type(value).__name__
