@@ -89,8 +89,7 @@ def estimate_observation_errors(
     sizes = np.where(squares[:, None] + squares > 0, squares[:, None] + squares, 1)
     variances, angle_variances = np.zeros(loadings.shape), np.zeros((k, k))
     for deviation in deviations:
-        scaled = deviation / unit
-        slopes = change_slopes(rotated, project(scaled, rotated.Z) if normalize else scaled)
+        slopes = change_slopes(rotated, project(deviation / unit, rotated.Z, 1 if normalize else None))
         change = deviation + loadings @ rotate_pairs(-inverse @ slopes, k).T
         C = change.T @ loadings
         variances += change**2
@@ -105,10 +104,13 @@ def rotate_pairs(angles: Array, k: int) -> Array:
     return W - W.T
 
 
-def project(changes: Array, Z: Array) -> Array:
-    """Remove from changes (p, k) what is parallel to rows of normalised loadings; rows of zeros do not change."""
-    squares = np.sum(Z * Z, axis=1, keepdims=True)
-    parallel = np.sum(changes * Z, axis=1, keepdims=True) / np.where(squares > 0, squares, 1)
+def project(changes: Array, Z: Array, axis: int | None) -> Array:
+    """Remove from changes (p, k) what changes the length of rows (axis 1) or the mean square of all loadings (None).
+
+    Normalised rows of zeros do not change.
+    """
+    squares = np.sum(Z * Z, axis=axis, keepdims=True)
+    parallel = np.sum(changes * Z, axis=axis, keepdims=True) / np.where(squares > 0, squares, 1)
     return np.where(squares > 0, changes - parallel * Z, 0)
 
 
