@@ -225,7 +225,6 @@ def test_single_precision_and_read_only_loadings_keep_their_type():
         ({"criterion": ("orthomax", -1)}, "gamma >= 0"),
         ({"n_init": 0}, "'n_init' parameter must be an int"),
         ({"tol": 0}, "'tol' parameter must be a float"),
-        ({"n_observations": 305}, "is what loadings_covariance is divided by"),
         ({"loadings_covariance": np.eye(3)}, r"finite numbers in the shape \(16, 16\)"),
         ({"loadings_covariance": -np.eye(16)}, "eigenvalue -1,"),
         ({"loadings_covariance": np.eye(16) + np.eye(16, k=1)}, "not symmetric: .* by up to 1[.]"),

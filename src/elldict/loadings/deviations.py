@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from elldict.samples.base import Array
-from elldict.validation import is_number
 
 LEAST_DRAWS = 20
 """Bootstrap samples needed: a standard error from n of them has itself a relative error of 1 / sqrt(2 n), here 16 %."""
@@ -19,27 +18,22 @@ ROUNDING = 1e-6
 """Relative asymmetry, or negative eigenvalue, that may be due to rounding in single precision."""
 
 
-def check_source(n_observations: Any, covariance: Any, draws: Any) -> bool:
-    """Return whether the sampling error over observations is known; raise an error if it is given twice."""
+def find_deviations(loadings: Array, covariance: Any, draws: Any) -> Array | None:
+    """Return the deviations, or None if nothing is known."""
     if covariance is not None and draws is not None:
         raise ValueError("Both loadings_covariance and bootstrap_loadings were given. Give one of them.")
-    if n_observations is not None and covariance is None:
-        raise ValueError(
-            f"n_observations={n_observations!r} is what loadings_covariance is divided by, which was not given. For "
-            "standard errors over observations give loadings_covariance as well, or bootstrap_loadings alone."
-        )
-    return covariance is not None or draws is not None
+    if covariance is not None:
+        return factor_covariance(covariance, loadings)
+    return None if draws is None else align_draws(draws, loadings)
 
 
-def factor_covariance(covariance: Any, n_observations: Any, shape: tuple[int, int]) -> Array:
-    """Return deviations for a covariance (p k, p k), divided by the number of observations if it is given."""
-    if n_observations is not None and not (is_number(n_observations) and 0 < n_observations < np.inf):
-        raise ValueError(f"n_observations must be a positive number. Got {n_observations!r} instead.")
-    size, given = shape[0] * shape[1], np.asarray(covariance, dtype=np.float64)
+def factor_covariance(covariance: Any, loadings: Array) -> Array:
+    """Return deviations for a covariance (p k, p k) of the loadings (p, k)."""
+    given, size = np.asarray(covariance, dtype=np.float64), loadings.size
     if given.shape != (size, size) or not np.all(np.isfinite(given)):
         raise ValueError(
-            f"loadings_covariance must hold finite numbers in the shape {(size, size)}: one row for each of the "
-            f"{shape[0]} x {shape[1]} loadings, in the order of loadings.ravel(). Its shape is {given.shape}."
+            f"loadings_covariance must hold finite numbers in the shape {(size, size)}, one row per loading in the "
+            f"order of loadings.ravel(). Its shape is {given.shape}."
         )
     difference = float(np.max(np.abs(given - given.T)))
     if difference > ROUNDING * np.max(np.abs(given)):
@@ -53,8 +47,7 @@ def factor_covariance(covariance: Any, n_observations: Any, shape: tuple[int, in
             f"loadings_covariance has the eigenvalue {values[0]:.3g}, which cannot be that of a covariance. Check "
             "how it was computed, or give bootstrap_loadings."
         )
-    roots = np.sqrt(np.maximum(values, 0) / (1.0 if n_observations is None else float(n_observations)))
-    return np.asarray((roots * vectors).T.reshape(size, *shape))
+    return np.asarray((np.sqrt(np.maximum(values, 0)) * vectors).T.reshape(size, *loadings.shape))
 
 
 def align_draws(bootstrap_loadings: Any, loadings: Array) -> Array:

@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from elldict.exceptions import NotIdentifiableWarning, RankWarning
 from elldict.loadings.criteria import get_degree, make_criterion
-from elldict.loadings.deviations import align_draws, check_source, factor_covariance
+from elldict.loadings.deviations import find_deviations
 from elldict.loadings.result import Rotation
-from elldict.loadings.rotate import order_factors, search
+from elldict.loadings.rotate import Options, order_factors, search
 from elldict.loadings.standard_errors import (
     MAX_FACTORS,
     Errors,
@@ -32,33 +32,12 @@ MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
-class Options:
-    """Parameters of a rotation, checked."""
-
-    criterion: Any
-    normalize: bool
-    n_init: int
-    max_iter: int
-    tol: float
-    seed: int
-
-
-@dataclass(frozen=True)
 class Sampling:
-    """Whether standard errors are wanted, and what is known about loadings before rotation."""
+    """Whether standard errors are wanted, and what is known about the sampling error of loadings before rotation."""
 
     is_wanted: bool = True
-    n_observations: Any = None
     covariance: Any = None
     draws: Any = None
-
-    def find_deviations(self, loadings: Array) -> Array | None:
-        """Return deviations (B, p, k) whose sum of products is the covariance of the loadings, if it is known."""
-        if not (self.is_wanted and check_source(self.n_observations, self.covariance, self.draws)):
-            return None
-        if self.draws is not None:
-            return align_draws(self.draws, loadings)
-        return factor_covariance(self.covariance, self.n_observations, (loadings.shape[0], loadings.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -76,10 +55,9 @@ def find_rotation(
     """Rotate loadings (p, k) and estimate their errors; return also what to warn of."""
     loadings = to_numpy(X).astype(np.float64)
     p, k = loadings.shape
-    objective = make_criterion(options.criterion, p, k)
-    scaled = scale_rows(loadings, normalize=options.normalize)
-    deviations = sampling.find_deviations(loadings)
-    found = search(scaled.rows, objective, options.n_init, options.tol, options.max_iter, options.seed, n_threads)
+    objective, scaled = make_criterion(options.criterion, p, k), scale_rows(loadings, normalize=options.normalize)
+    deviations = find_deviations(loadings, sampling.covariance, sampling.draws) if sampling.is_wanted else None
+    found = search(scaled.rows, objective, options, n_threads)
     rotation = order_factors(loadings / np.max(np.abs(loadings)), found.rotation)
     rotated, errors, source = loadings @ rotation, None, None
     if deviations is not None:

@@ -29,6 +29,18 @@ EQUAL = 1e-6
 
 
 @dataclass(frozen=True)
+class Options:
+    """Parameters of a rotation, checked."""
+
+    criterion: Any
+    normalize: bool
+    n_init: int
+    max_iter: int
+    tol: float
+    seed: int
+
+
+@dataclass(frozen=True)
 class Ascent:
     """Quasi-Newton steps on the angles of all pairs of factors, none of which lowers the criterion."""
 
@@ -63,13 +75,11 @@ class Search:
     n_iter: int
 
 
-def search(
-    rows: Array, objective: Objective, n_init: int, tol: float, max_iter: int, seed: int, n_threads: int = 1
-) -> Search:
+def search(rows: Array, objective: Objective, options: Options, n_threads: int = 1) -> Search:
     """Maximise a criterion of rows (p, k) of unit mean square from several starts; the first is no rotation."""
-    k, rng = rows.shape[1], np.random.default_rng(seed)
-    starts = [np.eye(k), *(draw_start(k, k, rng) for _ in range(n_init - 1))]
-    ascents = list_ascents(rows, tol, rng, n_threads)
+    k, rng, max_iter = rows.shape[1], np.random.default_rng(options.seed), options.max_iter
+    starts = [np.eye(k), *(draw_start(k, k, rng) for _ in range(options.n_init - 1))]
+    ascents = list_ascents(rows, options.tol, rng, n_threads)
     first, last = ascents[0], ascents[-1]
     ends = [climb(State(start, objective), first, max_iter) for start in starts]
     values = np.array([evaluate(last.rows, end.A, objective, last.moments).value for end in ends])

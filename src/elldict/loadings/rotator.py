@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from elldict.blas import one_blas_thread
 from elldict.estimator import issue
-from elldict.loadings.fit import Options, Sampling, apply_rotation, find_rotation
+from elldict.loadings.fit import Sampling, apply_rotation, find_rotation
 from elldict.loadings.result import Rotation
+from elldict.loadings.rotate import Options
 from elldict.samples.base import Array
 from elldict.samples.dask import is_dask
 from elldict.validation import (
@@ -49,7 +50,6 @@ def rotate(
     tol: float = 1e-5,
     random_state: Any = None,
     standard_errors: bool = True,
-    n_observations: float | None = None,
     loadings_covariance: Any = None,
     bootstrap_loadings: Any = None,
 ) -> Rotation:
@@ -79,10 +79,8 @@ def rotate(
         Whether to compute standard errors: over observations with `bootstrap_loadings` or `loadings_covariance`,
         otherwise over rows. The latter take loadings before rotation as exact: they do not grow if there are few
         observations.
-    n_observations : float, default=None
-        Number by which `loadings_covariance` is divided.
     loadings_covariance : array-like of shape (n_rows * n_factors, n_rows * n_factors), default=None
-        Covariance of ``loadings.ravel()`` before rotation; or n_observations times it, as the delta method gives it.
+        Covariance of ``loadings.ravel()`` before rotation, whose diagonal is the squared standard errors.
     bootstrap_loadings : array-like of shape (n_draws, n_rows, n_factors), default=None
         Loadings before rotation of at least 20 bootstrap samples of the observations. Their order, signs and rotation
         do not matter: each draw is rotated to be as close as possible to the loadings (orthogonal Procrustes).
@@ -108,7 +106,7 @@ def rotate(
     rotator = Rotator(
         criterion, normalize=normalize, n_init=n_init, max_iter=max_iter, tol=tol, random_state=random_state
     )
-    sampling = Sampling(standard_errors, n_observations, loadings_covariance, bootstrap_loadings)
+    sampling = Sampling(standard_errors, loadings_covariance, bootstrap_loadings)
     return fit_rotation(rotator, loadings, sampling).result_
 
 
@@ -142,17 +140,6 @@ class Rotator(TransformerMixin, BaseEstimator):
         Number of iterations from the best start.
     n_features_in_ : int
         Number of factors.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from elldict import Rotator
-    >>> mixed = np.array([[0.5, 0.6], [0.4, 0.5], [0.7, -0.6], [0.5, -0.4]])
-    >>> (Rotator(random_state=0).fit_transform(mixed) > 0.5).astype(int)
-    array([[0, 1],
-           [0, 1],
-           [1, 0],
-           [1, 0]])
     """
 
     loadings_: Any
@@ -183,7 +170,6 @@ class Rotator(TransformerMixin, BaseEstimator):
         X: Any,
         y: Any = None,  # noqa: ARG002
         *,
-        n_observations: float | None = None,
         loadings_covariance: Any = None,
         bootstrap_loadings: Any = None,
     ) -> Self:
@@ -195,8 +181,6 @@ class Rotator(TransformerMixin, BaseEstimator):
             Loadings.
         y : None
             Ignored.
-        n_observations : float, default=None
-            As in :func:`elldict.rotate`.
         loadings_covariance : array-like, default=None
             As in :func:`elldict.rotate`.
         bootstrap_loadings : array-like of shape (n_draws, n_rows, n_factors), default=None
@@ -207,7 +191,7 @@ class Rotator(TransformerMixin, BaseEstimator):
         Self
             The estimator itself.
         """
-        return fit_rotation(self, X, Sampling(True, n_observations, loadings_covariance, bootstrap_loadings))
+        return fit_rotation(self, X, Sampling(True, loadings_covariance, bootstrap_loadings))
 
     def transform(self, X: Any) -> Any:
         """Rotate other rows in the same way.
