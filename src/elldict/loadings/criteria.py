@@ -89,26 +89,27 @@ class _Sums(FieldwiseSum):
 
     value: float
     gz: Array  # (k, k) of g_a z_b
-    slope_z2: Array  # (k, k) of g_a' z_b^2
+    slope: Array  # (k,) of g_a'
 
 
 def evaluate(rows: Samples, A: Array, objective: Objective, moments: Array) -> Angles:
     """Compute a criterion of loadings rotated to factors A (k, k), with slopes and curvatures of all angles.
 
-    `moments` (k, k) are the means of products of the loadings before rotation. The curvature is the absolute value of
-    the second derivative, which keeps steps uphill where the criterion is convex.
+    `moments` (k, k) are the means of products of the loadings before rotation. Curvatures are those of independent
+    factors, without products of matrices; quasi-Newton steps learn the rest.
     """
     D = A @ moments @ A.T
-    known, rounded = set_means(objective, np.diag(D).copy()), A.astype(rows.dtype)
+    v, rounded = np.diag(D).copy(), A.astype(rows.dtype)
+    known = set_means(objective, v)
 
     def visit(block: Array, start: int) -> _Sums:  # noqa: ARG001
         Z = (rounded @ block.T).T
         value, g, slope = known.terms(Z, second=True)
-        return _Sums(value, np.asarray(g.T @ Z, dtype=np.float64), np.asarray(slope.T @ (Z * Z), dtype=np.float64))
+        return _Sums(value, np.asarray(g.T @ Z, dtype=np.float64), np.sum(slope, axis=0, dtype=np.float64))
 
     sums, p = rows.sum(visit), rows.shape[0]
-    C, own, crossed = sums.gz / p, np.diag(sums.gz) / p, sums.slope_z2 / p
-    second = own[:, None] + own - crossed - crossed.T + 16 * get_gamma(objective) * D**2  # the means change as well
+    C, own, crossed = sums.gz / p, np.diag(sums.gz) / p, np.outer(sums.slope / p, v)
+    second = own[:, None] + own - crossed - crossed.T + 16 * get_gamma(objective) * D**2  # v changes as well
     least = LEAST_CURVATURE / 2 * (np.abs(own)[:, None] + np.abs(own))
     curvature = np.maximum(np.abs(second), least + FLAT)
     np.fill_diagonal(curvature, math.inf)

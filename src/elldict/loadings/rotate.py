@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,9 +15,10 @@ from elldict.samples.base import Array
 from elldict.solver.climb import Reason, State, climb, measure_length
 from elldict.solver.objectives import Objective
 from elldict.solver.starts import draw_start
+from elldict.solver.steps import QuasiNewton
 
 LARGE = 2**17
-"""Number of loadings above which single precision, and first a subsample of the rows, save time."""
+"""Number of loadings above which single precision saves time, as do subsamples of the rows that compare starts."""
 
 ROUGH_TOL, SUBSAMPLE_TOL = 2e-4, 1e-2
 """Length of the last step in single precision, whose rounding errors rotate factors by about 1e-5; on a subsample."""
@@ -77,30 +79,37 @@ class Search:
 
 def search(rows: Array, objective: Objective, options: Options, n_threads: int = 1) -> Search:
     """Maximise a criterion of rows (p, k) of unit mean square from several starts; the first is no rotation."""
-    k, rng, max_iter = rows.shape[1], np.random.default_rng(options.seed), options.max_iter
+    k, rng = rows.shape[1], np.random.default_rng(options.seed)
     starts = [np.eye(k), *(draw_start(k, k, rng) for _ in range(options.n_init - 1))]
-    ascents = list_ascents(rows, options.tol, rng, n_threads)
-    first, last = ascents[0], ascents[-1]
-    ends = [climb(State(start, objective), first, max_iter) for start in starts]
+    ascents = list_ascents(rows, options, rng, n_threads)
+    last = ascents[-1]
+    ends = [follow(State(start, objective), ascents[0], options.max_iter) for start in starts]
     values = np.array([evaluate(last.rows, end.A, objective, last.moments).value for end in ends])
     best = int(np.argmax(values))
-    end, n_iter = ends[best], ends[best].iteration
+    end = ends[best]
     for ascent in ascents[1:]:
-        end = climb(State(end.A, objective), ascent, max_iter)
-        n_iter += end.iteration
+        end = follow(end, ascent, options.max_iter)
     values[best] = evaluate(last.rows, end.A, objective, last.moments).value
-    return Search(end.A.T, values, end.reason is not Reason.MAX_ITER, n_iter)
+    return Search(end.A.T, values, end.reason is not Reason.MAX_ITER, end.iteration)
 
 
-def list_ascents(rows: Array, tol: float, rng: np.random.Generator, n_threads: int) -> Sequence[Ascent]:
-    """List the ascents, each of which begins where the one before has ended."""
-    p, k = rows.shape
+def follow(state: State, ascent: Ascent, max_iter: int) -> State:
+    """Climb from a state, with what earlier steps have learned about the curvature."""
+    steps = deque([state.step], maxlen=1)
+    begin = replace(state, step=QuasiNewton(pairs=state.step.pairs), length=np.inf, reason=Reason.RUNNING)
+    end = climb(begin, ascent, max_iter, [lambda state: steps.append(state.step)])
+    return replace(end, step=steps[0])
+
+
+def list_ascents(rows: Array, options: Options, rng: np.random.Generator, n_threads: int) -> Sequence[Ascent]:
+    """List the ascents, each of which begins where the one before has ended: the first for all starts."""
+    (p, k), tol = rows.shape, options.tol
     last = make_ascent(rows, tol, n_threads)
     if p * k <= LARGE:
         return [last]
     single: Any = rows.astype(np.float32)
     ascents = [make_ascent(single, max(tol, ROUGH_TOL), n_threads), last]
-    if (some := ROWS_PER_FACTOR * k) <= p // 2:
+    if options.n_init > 1 and (some := ROWS_PER_FACTOR * k) <= p // 2:
         index = np.sort(rng.choice(p, some, replace=False))
         ascents.insert(0, make_ascent(single[index], max(tol, SUBSAMPLE_TOL), n_threads))
     return ascents
@@ -118,9 +127,10 @@ def order_factors(loadings: Array, rotation: Array) -> Array:
     Equal sums of squares are sorted by sums of fourth powers.
     """
     Z = loadings @ rotation
-    squares, fourth = np.sum(Z**2, axis=0), np.sum(Z**4, axis=0)
+    Z2 = Z * Z
+    squares, cubes, fourth = (np.sum(each, axis=0) for each in (Z2, Z2 * Z, Z2 * Z2))
     order = np.argsort(-squares, kind="stable")
     rank = np.empty(len(order))
     rank[order] = np.cumsum(np.diff(-squares[order], prepend=-squares[order[0]]) > EQUAL * squares[order[0]])
-    signs = np.where(np.sum(Z**3, axis=0) < 0, -1.0, 1.0)
+    signs = np.where(cubes < 0, -1.0, 1.0)
     return np.asarray((rotation * signs)[:, np.lexsort((-fourth, rank))])
