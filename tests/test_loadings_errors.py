@@ -64,8 +64,11 @@ def test_error_of_a_single_deviation_is_the_change_of_the_rotated_loadings(crite
 
 @pytest.mark.parametrize(("criterion", "normalize"), [("varimax", True), ("equamax", False), ("quartimax", False)])
 def test_errors_over_rows_agree_with_the_jackknife(criterion, normalize):
-    """Each row occurs eight times: one of 1200 changes the rotation so little that only first-order terms are left."""
-    L, copies = simulate(150, 3, seed=8, noise=0.3), 8
+    """Each row occurs eight times: one of 1200 changes the rotation so little that only first-order terms are left.
+
+    The factors are correlated and of different sizes, so that their means matter.
+    """
+    L, copies = simulate(150, 3, seed=8, noise=0.3) @ (0.5 + np.diag([1.0, 0.5, 0.5])), 8
     rows, options = np.tile(L, (copies, 1)), {"criterion": criterion, "normalize": normalize}
     found = rotate(rows, random_state=0, **options)
     assert found.error_source == "rows"
