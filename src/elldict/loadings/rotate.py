@@ -54,7 +54,8 @@ class Ascent:
         """Rotate all pairs of factors, or shorten the last step if it lowered the criterion."""
         at = evaluate(self.rows, state.A, state.objective, self.moments)
         state = replace(state, iteration=state.iteration + 1, value=at.value)
-        if state.step.fell(at.value):
+        rounding = float(np.finfo(self.rows.dtype).eps) * abs(at.value)
+        if state.step.fell(at.value + rounding):
             step, A = state.step.shorten()
             if step.is_exhausted and step.last is not None:
                 return replace(state, A=step.last.A, value=step.last.value, step=step, reason=Reason.NO_RISE)
