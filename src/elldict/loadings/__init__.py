@@ -1,0 +1,1 @@
+"""Orthogonal rotation of factor loadings, with standard errors."""
