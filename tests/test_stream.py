@@ -5,9 +5,10 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.linalg
-import torch
+import scipy.signal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -16,6 +17,7 @@ from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import DataChangedWarning
 from elldict.ica import LpICA
 from elldict.metrics import recovery_error
+from elldict.model_file import load
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.statistics import compute_statistics
 from elldict.solver.objectives import Lp
@@ -188,10 +190,34 @@ def test_refused_batch_leaves_the_estimator_as_it_was(noisy, n_before):
 
 
 def test_stream_of_tensors_has_tensors(noisy):
+    torch = pytest.importorskip("torch")
     X = noisy[0][:3000]
     found = stream(torch.asarray(X.copy()))
     assert isinstance(found.components_, torch.Tensor)
     np.testing.assert_allclose(found.components_.numpy(), stream(X).components_, atol=1e-12)
+
+
+def test_other_containers_and_units_have_the_same_stream(noisy):
+    da = pytest.importorskip("dask.array")
+    X = noisy[0][:4000]
+    one = stream(X)
+    frame = pd.DataFrame(X, columns=[f"c{number}" for number in range(16)])
+    named = stream(frame)
+    assert list(named.feature_names_in_) == list(frame.columns)
+    for other in (named, stream(da.from_array(X, chunks=(700, 16)))):
+        np.testing.assert_array_equal(other.components_, one.components_)
+    for unit in (1e-200, 1e150):
+        np.testing.assert_allclose(stream(unit * X).components_, one.components_, atol=1e-9)
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.partial_fit(frame[frame.columns[::-1]])
+
+
+def test_loaded_estimator_continues_as_the_saved_one(noisy, tmp_path):
+    X = noisy[0]
+    model = LpICA().fit(X[:3000])
+    model.save(tmp_path / "model.npz")
+    loaded = stream(X[3000:6000], model=load(tmp_path / "model.npz"))
+    np.testing.assert_array_equal(loaded.components_, stream(X[3000:6000], model=model).components_)
 
 
 def test_moments_are_those_of_discounted_samples():
@@ -332,6 +358,18 @@ def test_drift_is_followed_with_half_life():
     assert not warned
     assert true == pytest.approx(noise + lag, rel=0.35)
     assert 0.5 * true < stated < 2 * true
+
+
+def test_dependent_samples_within_a_block_are_not_warned_of():
+    """Codes and their zeros are remembered for about ten samples, so that errors are larger."""
+    rng, memory, n = np.random.default_rng(0), 0.9, 8
+    values, active = (
+        scipy.signal.lfilter([np.sqrt(1 - memory**2)], [1, -memory], rng.standard_normal((30_000, n)), axis=0)
+        for _ in range(2)
+    )
+    model = stream(values * (active > 0.84) @ draw_atoms(n) + 0.2 * rng.standard_normal((30_000, n)), SIZE)
+    assert not model.warnings_
+    assert np.max(model._stream.follower.change.spreads) > 2
 
 
 @pytest.mark.parametrize("seed", range(3))

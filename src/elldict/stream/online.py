@@ -183,6 +183,7 @@ class Follower:
         columns = self.whitening.make_mixing(self.path.A)
         if self.whitening.scales is not None:
             columns = columns / self.whitening.scales[:, None]
+        columns = columns / np.max(np.abs(columns))  # squares neither overflow nor underflow
         moments = columns.T @ columns
         squares = np.diag(moments)
         sines = np.maximum(squares - moments**2 / squares[:, None], 0)  # of a direction beside an atom
