@@ -164,6 +164,39 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             raise
         return self
 
+    def partial_fit(self, X: Any, y: Any = None, *, half_life: float | None = None) -> Self:  # noqa: ARG002
+        """Improve the components with a batch of samples, which is read once.
+
+        The first batches are collected until there are 40 samples per feature, at least 1000, and fitted as `fit` does.
+        Each further batch is one Newton step, of a length proportional to its share in all samples: to first order the
+        error is that of a fit to all of them. Memory does not grow. A fitted estimator is continued. If the samples
+        change, there is a :class:`~elldict.exceptions.DataChangedWarning`, and a new start.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples as rows, as many or few as there are.
+        y : None
+            Ignored.
+        half_life : float, default=None
+            Number of samples after which the weight of a sample is halved, to follow components that drift. None:
+            nothing is forgotten.
+
+        Returns
+        -------
+        Self
+            The estimator itself. If the batch is refused, it is as it was before.
+        """
+        from elldict.stream.batches import add_batch  # noqa: PLC0415  optional
+
+        before = dict(vars(self))
+        try:
+            issue(add_batch(self, X, half_life))
+        except BaseException:
+            self.__dict__ = before
+            raise
+        return self
+
     def _fit(
         self,
         X: Any,
@@ -192,7 +225,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 about = describe_fit(samples, labels, options, self.random_state)
                 journal = stack.enter_context(open_checkpoint(checkpoint, about, recorder, journal.show_part))
             result = fit(samples, options, observers=[recorder], groups=labels, journal=journal)
-            self._keep(result, X, samples)
+            self._keep(result, X, samples, int(X.shape[0]))
+            self.__dict__.pop("_stream", None)
         self.history_ = tuple(recorder.history)
         return [*findings, *result.findings]
 
@@ -224,20 +258,25 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Choose whether to centre and whether to whiten the samples."""
         raise NotImplementedError
 
-    def _keep(self, result: Result, X: Any, samples: Samples) -> None:
-        """Set the fitted attributes, in the precision and array library of X."""
-        precision, weights = find_precision(X), samples.weights
-        self.n_samples_seen_ = int(X.shape[0])
-        self._total_weight = float(X.shape[0] if weights is None else np.sum(weights))
+    def _keep(self, result: Result, X: Any, samples: Samples | None, n_samples: int) -> None:
+        """Set the fitted attributes, in the precision and array library of X.
+
+        Without samples, those fitted to single codes stay as they are.
+        """
+        precision = find_precision(X)
+        self.n_samples_seen_ = n_samples
+        weights = None if samples is None else samples.weights
+        self._total_weight = float(n_samples if weights is None else np.sum(weights))
         unit = self._choose_unit()
         unmixing, mixing = result.unmixing / unit, result.mixing * unit
         self._distribution = Distribution(result.density, result.normalization).rescale(1 / unit)
-        spike_slab = fit_spike_slab(*read_codes(samples, unmixing, result.mean), ROUNDING[precision])
         self._name_components(*(convert_like(array, X, precision) for array in (unmixing, mixing, result.mean)))
         self.n_components_ = len(unmixing)
-        self.density_ = convert_like(spike_slab.density, X, precision)
-        self.scale_ = convert_like(spike_slab.scale, X, precision)
-        self.noise_std_ = spike_slab.noise_std
+        if samples is not None:
+            spike_slab = fit_spike_slab(*read_codes(samples, unmixing, result.mean), ROUNDING[precision])
+            self.density_ = convert_like(spike_slab.density, X, precision)
+            self.scale_ = convert_like(spike_slab.scale, X, precision)
+            self.noise_std_ = spike_slab.noise_std
         self.atom_error_ = convert_like(result.component_errors, X, precision)
         self.expected_error_ = float(np.mean(result.component_errors))
         self.objective_ = result.objective

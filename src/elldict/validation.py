@@ -135,13 +135,14 @@ def check_parameters(estimator: BaseEstimator, rules: Rules) -> None:
         )
 
 
-def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Any:
+def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool, is_batch: bool = False) -> Any:
     """Return X as a real 2D array; set or check the number and names of features.
 
-    NaN and infinity are found by the first pass over the samples, except where columns have names.
+    A first batch may be a single sample. NaN and infinity are found by the first pass over the samples, except where
+    columns have names.
     """
     refuse_other_sources(X)
-    n_least = (2, 2) if fitting else (1, 1)
+    n_least = (1 if is_batch else 2, 2) if fitting else (1, 1)
     if is_dask(X):
         refuse_duplicate_names(X)
         columns = X._meta if hasattr(X, "columns") else None
@@ -153,7 +154,7 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Any:
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
     else:
         X = convert_to_numpy(estimator, X, fitting, n_least)
-    if fitting:
+    if fitting and not is_batch:
         refuse_transposed(*X.shape)
     return X
 
@@ -298,6 +299,15 @@ def check_callback(callback: Any) -> None:
     """Raise an error if the callback is not callable."""
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of an Iteration. Got a {type(callback).__name__} instead.")
+
+
+def check_half_life(half_life: Any) -> float | None:
+    """Return the number of samples after which the weight of a sample is halved, or None."""
+    if half_life is None:
+        return None
+    if not is_number(half_life) or not 0 < float(half_life) < np.inf:
+        raise ValueError(f"half_life must be a number of samples > 0, or None. Got {half_life!r} instead.")
+    return float(half_life)
 
 
 def check_noise(noise_std: Any) -> float:

@@ -1,0 +1,1 @@
+"""Samples that arrive in batches and are read once."""
