@@ -29,7 +29,9 @@ TABLE = ".npy, .csv, .tsv, .parquet or .feather."
 
 Data = Annotated[Path, Argument(metavar="DATA", show_default=False, help=ARRAY)]
 Model = Annotated[Path, Argument(metavar="MODEL", show_default=False, help="Model written by 'elldict fit'.")]
-Column = Annotated[list[str] | None, Option(metavar="NAME", help="Feature to use; may be given several times.")]
+Column = Annotated[
+    list[str] | None, Option(metavar="NAME", help="Feature to use, or array of a file; may be repeated.")
+]
 Force = Annotated[bool, Option("--force", help="Overwrite the output.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print warnings and errors only.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead.")]
@@ -90,7 +92,9 @@ def fit(
     max_iter: Annotated[int, Method(metavar="N", help="Maximum number of iterations of a climb.")] = 1000,
     tol: Annotated[float, Method(help="Size of the last step of --solver power.")] = 1e-6,
     error_bars: Annotated[bool | None, Method(help="Estimate errors.", show_default="but for --solver power")] = None,
-    groups: Annotated[str | None, Method(metavar="FILE|COLUMN", help="Dependent samples have equal labels.")] = None,
+    groups: Annotated[
+        str | None, Method(metavar="FILE|COLUMN", help="Labels of dependent samples, for errors.")
+    ] = None,
     seed: Annotated[int, Method(min=0, metavar="N", help="Seed of the start of --solver power.")] = 0,
     checkpoint: Annotated[Path | None, Option(metavar="FILE", help="Where the state of the fit is kept.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue from the checkpoint.")] = False,
@@ -100,7 +104,7 @@ def fit(
 ) -> None:
     """Find the components of samples, and write them to a model file."""
     began = time.perf_counter()
-    output = output or Path(data.name.partition(":")[0]).with_suffix(".model.npz")
+    output = output or Path(f"{Path(str(data).partition(':')[0]).resolve().stem}.model.npz")
     check_output(output, [data], force=force)
     if checkpoint is not None and checkpoint.resolve() in (output.resolve(), data.resolve()):
         raise Mistake(f"checkpoint {checkpoint} is also the input or the output. Choose another name.")
@@ -200,8 +204,8 @@ def score(model: Model, data: Data, column: Column = None, json: Json = False) -
     if json:
         print_json({"n_samples": samples.n_samples, "log_likelihood": found})
     else:
-        facts = [("samples", f"{samples.n_samples:,}"), ("log-likelihood", f"{found:.6g} nats per sample")]
-        print_facts(f"{data} under {model}", facts)
+        title = f"{data}: {samples.n_samples:,} samples of {samples.n_features:,} features"
+        print_facts(title, [("log-likelihood", f"{found:.6g} nats per sample"), ("model", str(model))])
 
 
 @app.command()

@@ -92,7 +92,7 @@ def read_column(data: Path, name: str) -> tuple[Any, list[str]]:
         raise Mistake(f"--groups {name}: there is no such file, and no such column in {data}.")
     column = table.to_table([name])[name]
     if column.null_count:
-        raise Mistake(f"{data}: column {name!r} has no group for {column.null_count} samples.")
+        raise Mistake(f"{data}: column {name!r} has no group for {column.null_count} of the samples.")
     return column.to_numpy(), [other for other in names if other != name]
 
 

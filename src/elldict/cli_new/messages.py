@@ -74,7 +74,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         return f"error: {error}", MISTAKE
     if isinstance(error, OSError):
         where = "standard output" if error.filename is None else os.fsdecode(error.filename)
-        return f"error: {where}: {error.strerror or error}.", MISTAKE
+        return f"error: {where}: {reword(error.strerror or str(error))}.", MISTAKE
     if sys.flags.dev_mode:
         traceback.print_exception(error)
     place = traceback.extract_tb(error.__traceback__)[-1]
@@ -128,6 +128,7 @@ def reword(message: str, data: Path | None = None) -> str:
     message = re.sub(rf"(?<![\w-])({LONG_NAME})\b", lambda match: name_option(match[1]), message)
     message = re.sub(r"^(groups|shape)\b", r"--\1", message)
     message = re.sub(r"\bset (?=--)", "use ", message)
+    message = re.sub(r"^Found array with\b", "X has", message)
     return message if data is None else re.sub(r"^(Input X|X|codes)\b", lambda _: str(data), message)
 
 
