@@ -199,6 +199,7 @@ def test_every_parameter_of_a_fit_has_an_option():
         ("fit x.npy --ica --center", "--ica always centres"),
         ("fit x.npy --groups who", "no such file, and no such column in x.npy"),
         ("fit x.npy --groups groups.txt", "--groups must hold one label per sample"),
+        ("fit x.npy --groups cut.npz", "--groups cut.npz: 'utf-8' codec"),
         ("fit x.npy --resume", "--resume needs --checkpoint"),
         ("fit x.npy --checkpoint model.npz --resume", "model.npz is not a checkpoint"),
         ("fit x.npy --speed 9", "No such option: --speed"),

@@ -24,18 +24,14 @@ Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "top_
 
 Method = partial(Option, rich_help_panel="Method")
 Output = partial(Option, "-o", "--output", metavar="FILE")
-ARRAY = "Samples as rows, in a file or folder. An array of several: FILE:NAME."
-TABLE = ".npy, .csv, .tsv, .parquet or .feather."
 
-Data = Annotated[Path, Argument(metavar="DATA", show_default=False, help=ARRAY)]
-Model = Annotated[Path, Argument(metavar="MODEL", show_default=False, help="Model written by 'elldict fit'.")]
-Column = Annotated[
-    list[str] | None, Option(metavar="NAME", help="Feature to use, or array of a file; may be repeated.")
-]
+Data = Annotated[Path, Argument(metavar="DATA", help="Samples as rows: a file or folder, or FILE:ARRAY.")]
+Model = Annotated[Path, Argument(metavar="MODEL", help="Model written by 'elldict fit'.")]
+Column = Annotated[list[str] | None, Option(metavar="NAME", help="Feature, or array of a file; may be repeated.")]
 Force = Annotated[bool, Option("--force", help="Overwrite the output.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print warnings and errors only.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead.")]
-Rows = Annotated[Path, Output(help=f"File to write: {TABLE}")]
+Rows = Annotated[Path, Output(help="File to write: .npy, .csv, .tsv, .parquet or .feather.")]
 Page = Annotated[Path, Output(help="Page to write: .html.")]
 
 app = typer.Typer(
@@ -68,9 +64,7 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def elldict(
-    version: Annotated[
-        bool, Option("--version", callback=show_version, is_eager=True, help="Show the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=show_version, is_eager=True, help="Version.")] = False,
 ) -> None:
     """Take the options before a command."""
 
@@ -92,9 +86,7 @@ def fit(
     max_iter: Annotated[int, Method(metavar="N", help="Maximum number of iterations of a climb.")] = 1000,
     tol: Annotated[float, Method(help="Size of the last step of --solver power.")] = 1e-6,
     error_bars: Annotated[bool | None, Method(help="Estimate errors.", show_default="but for --solver power")] = None,
-    groups: Annotated[
-        str | None, Method(metavar="FILE|COLUMN", help="Labels of dependent samples, for errors.")
-    ] = None,
+    groups: Annotated[str | None, Method(metavar="FILE|COLUMN", help="Labels of dependent samples.")] = None,
     seed: Annotated[int, Method(min=0, metavar="N", help="Seed of the start of --solver power.")] = 0,
     checkpoint: Annotated[Path | None, Option(metavar="FILE", help="Where the state of the fit is kept.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue from the checkpoint.")] = False,
@@ -167,12 +159,10 @@ def transform(
     with translate(data):
         choose_algorithm(fitted, algorithm, alpha)
         samples = open_data(data, column)
-        if inverse:
-            fitted.inverse_transform(samples, out=output)
-        elif denoise:
+        if denoise:
             fitted.denoise(samples, noise_std=noise_std, out=output)
         else:
-            fitted.transform(samples, out=output)
+            (fitted.inverse_transform if inverse else fitted.transform)(samples, out=output)
     kind = "samples" if inverse else "denoised samples" if denoise else "codes"
     if json:
         print_json({"n_samples": samples.n_samples, "kind": kind, "output": output})

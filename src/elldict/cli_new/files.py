@@ -68,10 +68,13 @@ def read_groups(groups: str | None, data: Path, columns: list[str] | None) -> tu
         labels, others = read_column(data, groups)
         return labels, columns or others
     refuse_special(path)
-    with path.open("rb") as stream:
-        if stream.read(6) == b"\x93NUMPY":
-            return np.load(path, allow_pickle=False), columns
-    return np.array(path.read_text("utf-8").rstrip().split("\n")), columns
+    try:
+        with path.open("rb") as stream:
+            if stream.read(6) == b"\x93NUMPY":
+                return np.load(path, allow_pickle=False), columns
+        return np.array([line.strip() for line in path.read_text("utf-8").rstrip().split("\n")]), columns
+    except ValueError as error:
+        raise Mistake(f"--groups {path}: {error}.") from error
 
 
 def read_column(data: Path, name: str) -> tuple[Any, list[str]]:

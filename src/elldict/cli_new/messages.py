@@ -25,7 +25,7 @@ UsageError: Any = typer.BadParameter.__base__
 
 RENAMED = {"random_state": "seed", "transform_algorithm": "algorithm", "transform_alpha": "alpha"}
 LONG = (*RENAMED, "n_components", "error_bars", "max_iter", "noise_std")
-"""Parameters whose names are not words; the others are options only with a value, or as 'name'."""
+"""Parameters whose names are not words of the language: options wherever they occur; the others only with a value."""
 
 LONG_NAME = "|".join(LONG)
 NAME = f"{LONG_NAME}|p|solver|refine|normalize|standardize|center|whiten|tol|checkpoint|resume|column"
@@ -73,8 +73,9 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, Mistake):
         return f"error: {error}", MISTAKE
     if isinstance(error, OSError):
-        where = "standard output" if error.filename is None else os.fsdecode(error.filename)
-        return f"error: {where}: {reword(error.strerror or str(error))}.", MISTAKE
+        if error.strerror is None:
+            return f"error: {error}", MISTAKE
+        return f"error: {error.filename or 'standard output'}: {reword(error.strerror)}.", MISTAKE
     if sys.flags.dev_mode:
         traceback.print_exception(error)
     place = traceback.extract_tb(error.__traceback__)[-1]

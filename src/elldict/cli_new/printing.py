@@ -73,11 +73,10 @@ def print_facts(title: str, facts: Iterable[tuple[str, str]], table: Iterable[st
 
 
 def describe_file(path: Path) -> str:
-    """Format the name and the size of a file, or of all files in a folder."""
+    """Format the name and the size of a file."""
     from rich.filesize import decimal  # noqa: PLC0415
 
-    files = [path] if path.is_file() else path.rglob("*")
-    return f"{path} ({decimal(sum(file.stat().st_size for file in files if file.is_file()))})"
+    return f"{path} ({decimal(path.stat().st_size)})"
 
 
 def shows_progress(quiet: bool) -> bool:
