@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from collections.abc import Sequence
@@ -19,15 +18,16 @@ from sklearn.utils.validation import check_is_fitted
 from elldict.blas import one_blas_thread
 from elldict.checkpoint import check_arguments, describe_fit, open_checkpoint
 from elldict.denoising import Distribution, Rule, fit_spike_slab
-from elldict.exceptions import NoCheckpointWarning
+from elldict.exceptions import NoCheckpointWarning, find_stack_level
 from elldict.fit import Options, fit
 from elldict.history import Callback, Iteration, Recorder
 from elldict.model_file import save_model
 from elldict.progress import show_progress
 from elldict.result import Result
-from elldict.samples.arrays import ArraySamples, to_numpy
+from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, Samples
-from elldict.samples.dask import is_dask, open_dask, read_numbers
+from elldict.samples.dask import is_dask, read_numbers
+from elldict.samples.open import open_source
 from elldict.solver.climb import Journal
 from elldict.summary import make_summary
 from elldict.transform import (
@@ -40,6 +40,7 @@ from elldict.transform import (
     map_samples,
     read_codes,
     widen,
+    write_samples,
 )
 from elldict.validation import (
     Rules,
@@ -125,10 +126,12 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples as rows: a NumPy array (also a memory map), a data frame, a dask array or data frame, or an array
-            of another library that implements the array API standard. X is never changed. Samples of dask are visited
-            where they are, by its scheduler in use; fitted arrays are those of NumPy.
+        X : array-like of shape (n_samples, n_features), str or path-like
+            Samples as rows: a NumPy array (also a memory map), a data frame, a dask array or data frame, an array of
+            another library that implements the array API standard, the name of a file, or what
+            :func:`elldict.open_samples` returns, here and in all other methods. X is never changed. Samples of dask are
+            visited where they are, by its scheduler in use, and those of a file are read in every pass; fitted arrays
+            are then those of NumPy.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -220,7 +223,7 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 line = stack.enter_context(show_progress(type(self).__name__))
                 callbacks, journal = [line, *callbacks], Journal(line.show_part)
             recorder = Recorder(callbacks)
-            samples = open_dask(X, n_threads, weights) if is_dask(X) else ArraySamples(X, n_threads, weights)
+            samples = open_source(X, n_threads, weights)
             if checkpoint is not None:
                 about = describe_fit(samples, labels, options, self.random_state)
                 journal = stack.enter_context(open_checkpoint(checkpoint, about, recorder, journal.show_part))
@@ -294,25 +297,32 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Set `components_`, `unmixing_` (m, n), `mixing_` (n, m) and `mean_` (n,)."""
         raise NotImplementedError
 
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
         """Compute the codes of samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples as rows.
+        out : str or path-like, default=None
+            File to which the codes are written block by block: .npy, .csv, .tsv, .parquet or .feather. It replaces an
+            older file when it is complete, but not that of X.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
             Codes, in single precision if X is. Those of a dask array, like the results of all other methods but
-            `score`, are a dask array that has not been computed yet.
+            `score`, are a dask array that has not been computed yet. With `out`, a memory map of the file if it is
+            .npy, otherwise its path.
         """
         X = self._check_samples(X, "transform")
-        codes = map_samples(X, chain(self._encoder, self._make_rule()), self.n_components_, find_precision(X))
+        rule = chain(self._encoder, self._make_rule())
+        if out is not None:
+            return write_samples(X, rule, out, self.get_feature_names_out())
+        codes = map_samples(X, rule, self.n_components_, find_precision(X))
         if not is_dask(codes):
             self._check_transformed(codes)
-        return codes  # type: ignore[no-any-return]
+        return codes
 
     def _make_rule(self) -> Rule:
         """Make the rule from linear codes to those of `transform`."""
@@ -321,13 +331,15 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _check_transformed(self, codes: Any) -> None:
         """Warn if codes are of no use."""
 
-    def inverse_transform(self, X: Any) -> FloatArray:
+    def inverse_transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
         """Compute samples from codes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components_)
             Codes.
+        out : str or path-like, default=None
+            File to which the samples are written, as by `transform`.
 
         Returns
         -------
@@ -339,9 +351,11 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_same_space(self, X, self.unmixing_, "inverse_transform")
         codes = check_codes(X, self.n_components_)
         decoder = make_decoder(to_numpy(self.mixing_), self._offset)
-        return map_samples(codes, decoder, self.n_features_in_, find_precision(codes))  # type: ignore[no-any-return]
+        if out is not None:
+            return write_samples(codes, decoder, out, self._feature_names)
+        return map_samples(codes, decoder, self.n_features_in_, find_precision(codes))
 
-    def denoise(self, X: Any, *, noise_std: float | None = None) -> FloatArray:
+    def denoise(self, X: Any, *, noise_std: float | None = None, out: str | os.PathLike[str] | None = None) -> Any:
         """Compute samples without noise, from the posterior means of their codes.
 
         Parameters of `transform` are not used.
@@ -354,6 +368,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Standard deviation of the noise of each feature, if it is known; noise of different features is assumed to
             be independent. None: `noise_std_`, which is reliable for codes that are mostly zero. More noise than the
             densities of the codes allow is lowered to what they allow.
+        out : str or path-like, default=None
+            File to which the denoised samples are written, as by `transform`.
 
         Returns
         -------
@@ -364,7 +380,9 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         X = self._check_samples(X, "denoise")
         decoder = make_decoder(to_numpy(self.mixing_), self._offset)
         rule = chain(self._encoder, self._make_posterior_mean(noise), decoder)
-        return map_samples(X, rule, self.n_features_in_, find_precision(X))  # type: ignore[no-any-return]
+        if out is not None:
+            return write_samples(X, rule, out, self._feature_names)
+        return map_samples(X, rule, self.n_features_in_, find_precision(X))
 
     def _make_posterior_mean(self, noise_std: float | None = None) -> Rule:
         """Make the rule for posterior means of codes, for known noise of features or the fitted noise of codes."""
@@ -488,6 +506,11 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return np.zeros(self.n_features_in_, find_precision(self.unmixing_)) if mean is None else to_numpy(mean)
 
     @property
+    def _feature_names(self) -> list[str]:
+        """Names of the features: those of the fit, or x0, x1, ..."""
+        return list(vars(self).get("feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)]))
+
+    @property
     def _n_features_out(self) -> int:
         """Number of columns of codes, for get_feature_names_out."""
         return self.n_components_
@@ -512,11 +535,3 @@ def issue(findings: Sequence[Finding]) -> None:
     """Issue warnings that point to the line of the user's code that called the library."""
     for finding in findings:
         warnings.warn(finding.message, finding.category, stacklevel=find_stack_level())
-
-
-def find_stack_level() -> int:
-    """Find the level of the first caller outside of this package and scikit-learn, as seen by the caller of this."""
-    frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("elldict", "sklearn"):
-        frame, level = frame.f_back, level + 1
-    return level

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 __all__ = [
     "ClusterError",
     "ConvertedFileWarning",
@@ -77,3 +79,11 @@ class SamplesChangedError(SamplesFileError):
 
 class SmallerTilesWarning(UserWarning):
     """A GPU ran out of memory, and smaller blocks of samples are used."""
+
+
+def find_stack_level() -> int:
+    """Find the level of the first caller outside of this package and scikit-learn, as seen by the caller of this."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("elldict", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -24,12 +24,15 @@ class Line:
 
     def __call__(self, iteration: Iteration) -> None:
         """Show stage, iteration and step."""
-        text = f"stage {iteration.stage}, iteration {iteration.iteration}, step {iteration.step:.1e}"
-        self.progress.update(self.task, description=f"{self.name}: {text}")
+        self.show(f"stage {iteration.stage}, iteration {iteration.iteration}, step {iteration.step:.1e}")
 
     def show_part(self, number: int, n_parts: int) -> None:
         """Show which part is fitted."""
-        self.progress.update(self.task, description=f"{self.name}: error bars, part {number} of {n_parts}")
+        self.show(f"error bars, part {number} of {n_parts}")
+
+    def show(self, text: str) -> None:
+        """Show what is done at present."""
+        self.progress.update(self.task, description=f"{self.name}: {text}")
 
 
 @contextmanager

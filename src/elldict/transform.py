@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,9 +12,10 @@ import array_api_compat
 import numpy as np
 
 from elldict.denoising import Rule
-from elldict.samples.arrays import to_numpy
-from elldict.samples.base import Array, Samples, cut_blocks, refuse_not_finite
+from elldict.samples.base import Array, Samples, refuse_not_finite
 from elldict.samples.dask import is_dask, map_chunks
+from elldict.samples.open import open_source
+from elldict.samples.output import check_output, open_output, reopen
 from elldict.validation import is_other_array
 
 MOST_CODES, FEWEST_SAMPLES = 2**16, 1000
@@ -34,6 +37,23 @@ def convert_like(array: Array, X: Any, precision: str) -> Any:
     return xp.asarray(held, device=array_api_compat.device(X))
 
 
+def write_samples(X: Any, rule: Rule, path: str | os.PathLike[str], names: Sequence[str]) -> Any:
+    """Apply a rule to blocks of samples, and write the results (r, len(names)) to a file; return them, if it is .npy.
+
+    Otherwise, the path of the file is returned.
+    """
+    check_output(path, X)
+    with open_output(path, (X.shape[0], len(names)), find_precision(X), names) as append:
+
+        def visit(rows: Array, start: int) -> int:
+            refuse_not_finite(rows, start)
+            append(rule(rows))
+            return 0
+
+        open_source(X).sum(visit)
+    return reopen(path)
+
+
 def map_samples(X: Any, rule: Rule, n_columns: int, precision: str, first: int = 0) -> Any:
     """Apply a rule to blocks of samples, whose first has the number `first`; return (r, n_columns) in the library of X.
 
@@ -42,11 +62,14 @@ def map_samples(X: Any, rule: Rule, n_columns: int, precision: str, first: int =
     if is_dask(X):
         map_chunk = partial(map_samples, rule=rule, n_columns=n_columns, precision=precision)
         return map_chunks(X, lambda chunk, first: map_chunk(chunk, first=first), n_columns, precision)
-    out = np.empty((X.shape[0], n_columns), dtype=precision)
-    for start, stop in cut_blocks(X.shape[0], X.shape[1]):
-        rows = to_numpy(X[start:stop, :])
+
+    def visit(rows: Array, start: int) -> Array:
         refuse_not_finite(rows, first + start)
-        out[start:stop] = rule(rows)
+        return rule(rows)
+
+    out = np.empty((X.shape[0], n_columns), dtype=precision)
+    if len(out):  # chunks of dask may be empty
+        open_source(X).map(visit, out)
     return convert_like(out, X, precision)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,12 +19,11 @@ from sklearn.utils.validation import check_array, validate_data
 from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, Index, cut_blocks, refuse_not_finite
 from elldict.samples.dask import is_dask, prepare
+from elldict.samples.files import FileSamples
+from elldict.samples.open import is_stored, open_samples
 
 MAX_FEATURES = 10_000
 """Number of features above which fewer samples than features are refused: X is probably transposed."""
-
-READ_ALL = {"zarr": "X[:]", "h5py": "X[:]"}
-"""How to read the whole of an array into memory, by the library it comes from."""
 
 
 class InvalidParameterError(ValueError):
@@ -136,14 +134,18 @@ def check_parameters(estimator: BaseEstimator, rules: Rules) -> None:
 
 
 def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool, is_batch: bool = False) -> Any:
-    """Return X as a real 2D array; set or check the number and names of features.
+    """Return X as a real 2D array, or open it; set or check the number and names of features.
 
     A first batch may be a single sample. NaN and infinity are found by the first pass over the samples, except where
     columns have names.
     """
-    refuse_other_sources(X)
+    refuse_lazy(X)
     n_least = (1 if is_batch else 2, 2) if fitting else (1, 1)
-    if is_dask(X):
+    if is_stored(X):
+        X = open_samples(X)
+        check_size(X, *n_least)
+        validate_data(estimator, X.columns, reset=fitting, skip_check_array=True)
+    elif is_dask(X):
         refuse_duplicate_names(X)
         columns = X._meta if hasattr(X, "columns") else None
         X = prepare(X)
@@ -159,16 +161,8 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool, is_batch: 
     return X
 
 
-def refuse_other_sources(X: Any) -> None:
-    """Raise an error for samples that are not in memory."""
-    if isinstance(X, (str, os.PathLike)):
-        raise TypeError(
-            f"X must be an array, not the name of a file: {os.fspath(X)!r}. Open it first, for example with "
-            "numpy.load(name, mmap_mode='r')."
-        )
-    library = type(X).__module__.partition(".")[0]
-    if library in READ_ALL:
-        raise TypeError(f"X must be an array in memory, not a {library} object. Read it first: {READ_ALL[library]}.")
+def refuse_lazy(X: Any) -> None:
+    """Raise an error for a query that has not been evaluated."""
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X must be an array or a data frame, not a LazyFrame. Evaluate it first: X.collect().")
 
@@ -189,6 +183,11 @@ def check_other_array(X: Any, n_samples: int, n_features: int) -> None:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: shape={tuple(X.shape)}.")
     if not xp.isdtype(X.dtype, ("real floating", "integral", "bool")):
         raise ValueError(f"Complex data not supported: X has dtype {X.dtype}.")
+    check_size(X, n_samples, n_features)
+
+
+def check_size(X: Any, n_samples: int, n_features: int) -> None:
+    """Raise an error if a matrix is smaller than the least size."""
     for size, least, name in zip(X.shape, (n_samples, n_features), ("sample(s)", "feature(s)"), strict=True):
         if size < least:
             raise ValueError(f"Found array with {size} {name} while a minimum of {least} is required.")
@@ -318,9 +317,11 @@ def check_noise(noise_std: Any) -> float:
 
 
 def check_codes(codes: Any, n_components: int) -> Any:
-    """Return codes as a real 2D array with one column per component."""
-    codes = prepare(codes) if is_dask(codes) else codes
-    if is_dask(codes) or is_other_array(codes):
+    """Return codes as a real 2D array with one column per component, or open them."""
+    codes = prepare(codes) if is_dask(codes) else open_samples(codes) if is_stored(codes) else codes
+    if isinstance(codes, FileSamples):
+        check_size(codes, 1, 1)
+    elif is_dask(codes) or is_other_array(codes):
         check_other_array(codes, 1, 1)
     else:
         codes = check_array(codes, dtype=[np.float64, np.float32], input_name="codes")
@@ -331,7 +332,7 @@ def check_codes(codes: Any, n_components: int) -> Any:
 
 def check_same_space(estimator: BaseEstimator, X: Any, fitted: Any, method: str) -> None:
     """Raise an error if X is from another array library, or on another device, than the fitted arrays."""
-    refuse_other_sources(X)
+    refuse_lazy(X)
     given, expected = find_space(X), find_space(fitted)
     if given != expected:
         raise ValueError(

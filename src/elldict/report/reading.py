@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.samples.arrays import ArraySamples, to_numpy
+from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, Index, refuse_not_finite
+from elldict.samples.open import open_source
 
 MOST = {"images": 400, "bars": 12, "map": 10_000}
 """Components of a plot unless others are asked for, by the way they are drawn."""
@@ -55,7 +56,7 @@ def spread(n_samples: int, most: int) -> Index:
 
 def take_rows(X: Any, index: Index) -> Array:
     """Read samples (r, n) in double precision."""
-    rows = ArraySamples(X).take(index).astype(np.float64)
+    rows = open_source(X).take(index).astype(np.float64)
     refuse_not_finite(rows, index)
     return rows
 

@@ -25,7 +25,7 @@ class ArraySamples(LocalSamples):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Precision of the samples: single if they are stored so, otherwise double."""
+        """Precision of the samples: single if they are stored in half or single precision, otherwise double."""
         return to_numpy(self.X[:1, :]).dtype
 
     def read(self, start: int, stop: int) -> Array:
@@ -77,12 +77,18 @@ def scale_weights(weights: Array) -> Array:
 
 
 def to_numpy(array: Any) -> Array:
-    """Convert an array of any library to NumPy, in single precision if it has that, otherwise in double."""
+    """Convert an array of any library to NumPy, in single precision if it has that or less, otherwise in double."""
     if array_api_compat.is_torch_array(array):
+        is_single = str(array.dtype).endswith(("float16", "float32"))  # bfloat16, too
         array = array.detach()
-        array = (array if str(array.dtype) == "torch.float32" else array.double()).cpu().numpy()
+        array = (array.float() if is_single else array.double()).cpu().numpy()
     elif array_api_compat.is_cupy_array(array):
         array = array.get()
     elif not isinstance(array, np.ndarray):
         array = np.from_dlpack(array)
-    return np.asarray(array, dtype=np.float32 if array.dtype == np.float32 else np.float64)
+    return np.asarray(array, dtype=choose_precision(array.dtype))
+
+
+def choose_precision(dtype: Any) -> np.dtype[Any]:
+    """Return the precision in which numbers of a type are read: half and single are single, all others double."""
+    return np.dtype(np.float32 if np.dtype(dtype) in (np.float16, np.float32) else np.float64)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from elldict.blas import one_blas_thread
-from elldict.samples.arrays import ArraySamples, to_numpy
+from elldict.samples.arrays import ArraySamples, choose_precision, to_numpy
 from elldict.samples.base import STORED_BYTES, Array, Index, S, Samples, Visit, Weights, cut_blocks, sum_along_tree
 from elldict.samples.cluster import compute, send
 
@@ -47,7 +47,7 @@ class DaskSamples:
         self.n_threads = n_threads
         self.weights = weights
         self.shape = int(X.shape[0]), int(X.shape[1])
-        self.dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
+        self.dtype = choose_precision(X.dtype)
         self._chunks = X.to_delayed()[:, 0]
         self._starts = np.cumsum([0, *X.chunks[0]])
 

@@ -1,0 +1,84 @@
+"""What commands print: JSON, facts and tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from elldict.cli_new.messages import name_option, reword
+from elldict.exceptions import make_readable
+
+SIZES = ("n_samples_seen", "n_features_in", "n_components", "n_iter", "n_passes", "converged", "status", "refined")
+PROPERTIES = ("objective", "density", "scale", "noise_std", "expected_error", "atom_error", "warnings")
+"""Fitted attributes in JSON, without their underscore."""
+
+PIPE_WIDTH = 10_000  # characters: what is piped is not wrapped
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    """Print one JSON object; numbers have all their digits, and those that are not finite are null."""
+    text = json.dumps(facts, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
+    print(json.dumps(json.loads(text, parse_constant=lambda _: None)))
+
+
+def list_model(model: Any) -> dict[str, Any]:
+    """List what a model is and how it was found, for programs."""
+    results = {name: getattr(model, f"{name}_") for name in (*SIZES, *PROPERTIES)}
+    names = getattr(model, "feature_names_in_", None)
+    return {"class": type(model).__name__, "parameters": model.get_params(), **results, "feature_names": names}
+
+
+def format_options(model: Any) -> str:
+    """Format the parameters that are not at their defaults as options; the seed always."""
+    defaults = signature(type(model)).parameters
+    changed = [
+        name_option(name, str(value))
+        for name, value in model.get_params().items()
+        if value != defaults[name].default or name == "random_state"
+    ]
+    return " ".join(["--ica"] * (type(model).__name__ == "LpICA") + changed)
+
+
+def print_model(model: Any, facts: Iterable[tuple[str, str]], *, warnings: bool = False) -> None:
+    """Print what a model is, how it was found, and its first components."""
+    from elldict.summary import align, describe_size, list_facts, tabulate  # noqa: PLC0415
+
+    found = [("warning", reword(message)) for _, message in model.warnings_ if warnings]
+    table = align(tabulate(model))
+    left = model.n_components_ - len(table) + 1
+    facts = [*list_facts(model), ("options", format_options(model)), *facts, *found]
+    title = f"{type(model).__name__}: {describe_size(model)}"
+    print_facts(title, facts, [*table, f"... and {left} more"] if left else table)
+
+
+def print_facts(title: str, facts: Iterable[tuple[str, str]], table: Iterable[str] = ()) -> None:
+    """Print a title, names with their values, and the lines of a table."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    grid = Table.grid(padding=(0, 2))
+    for name, value in facts:
+        grid.add_row(Text(f"  {name}", "cyan"), Text(make_readable(value), "yellow" if name == "warning" else ""))
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    with console.capture() as captured:  # rich would answer errors of the stream in its own way
+        console.print(Text(make_readable(title), "bold"), grid)
+        for number, line in enumerate(table):
+            console.print(Text(line if number else f"\n{line}", "" if number else "cyan"))
+    print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n")
+
+
+def describe_file(path: Path) -> str:
+    """Format the name and the size of a file."""
+    from rich.filesize import decimal  # noqa: PLC0415
+
+    return f"{path} ({decimal(path.stat().st_size)})"
+
+
+def shows_progress(quiet: bool) -> bool:
+    """Return whether progress is shown: on a terminal, unless it is not wanted."""
+    return not quiet and sys.stderr.isatty()

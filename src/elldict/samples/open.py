@@ -1,0 +1,186 @@
+"""One way to samples from whatever users pass: a file, a table, an object that is read by slices, or an array."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from elldict.atomic import refuse_special
+from elldict.exceptions import SamplesFileError
+from elldict.samples import formats
+from elldict.samples.arrays import ArraySamples
+from elldict.samples.base import Samples, Weights
+from elldict.samples.dask import is_dask, open_dask
+from elldict.samples.files import FileSamples
+from elldict.samples.tables import DELIMITERS, open_table
+
+__all__ = ["open_samples"]
+
+TABLES = (*DELIMITERS, ".parquet", ".feather", ".arrow")
+"""Suffixes of tables."""
+
+KNOWN = ".npy, .npz, .csv, .tsv, .txt, .parquet, .feather, .arrow, .h5 or .hdf5, .zarr, .mat, .safetensors"
+
+
+def open_samples(source: Any, *, column: str | Sequence[str] | None = None) -> FileSamples:
+    """Open samples that are stored in files, for estimators.
+
+    Estimators accept names of files as well. Opening them first selects columns, and saves time if samples are used
+    more than once.
+
+    Parameters
+    ----------
+    source : str, path-like, sequence of these, or array-like
+        File with one sample per row: .npy, .npz, .csv, .tsv, .txt (numbers separated by white space), .parquet,
+        .feather, .arrow, HDF5, zarr, .mat or .safetensors. ``file.npz:NAME`` is one of several arrays. A folder or a
+        sequence of tables with the same columns is a single table. Also an object that is read by slices and has a
+        shape and dtype, such as a dataset of h5py, an array of zarr or a memory map.
+    column : str or sequence of str, default=None
+        Columns of a table to read, in this order; a column of lists holds one sample per list. For a file of arrays,
+        the name of the array. None: all columns, or the only matrix.
+
+    Returns
+    -------
+    FileSamples
+        Samples with `n_samples`, `n_features`, `dtype`, `feature_names` (None if there are none) and `source`, which
+        estimators take in place of X.
+
+    Raises
+    ------
+    SamplesFileError
+        If a file is damaged, or does not hold numbers. It is a ValueError.
+
+    Warns
+    -----
+    ConvertedFileWarning
+        If a large table is converted to a temporary file, since a fit reads it many times.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from elldict.datasets import make_bernoulli_gaussian
+    >>> from elldict.dictionary_learning import LpDictionaryLearning
+    >>> from elldict.samples.open import open_samples
+    >>> X, _, _ = make_bernoulli_gaussian(2000, 8, density=0.3, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(os.path.join(folder, "samples.npy"), X)
+    ...     samples = open_samples(os.path.join(folder, "samples.npy"))
+    ...     model = LpDictionaryLearning().fit(samples)
+    >>> samples.n_samples, samples.n_features
+    (2000, 8)
+    >>> bool((model.components_ == LpDictionaryLearning().fit(X).components_).all())
+    True
+    """
+    if isinstance(source, FileSamples):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return open_path(Path(source), column)
+    if isinstance(source, (list, tuple)) and source and all(isinstance(part, (str, os.PathLike)) for part in source):
+        return open_tables([Path(part) for part in source], column)
+    if column is not None:
+        raise ValueError(f"column={column!r} selects from files. Got a {type(source).__name__} instead.")
+    if not all(hasattr(source, name) for name in ("shape", "dtype", "__getitem__")):
+        raise TypeError(
+            f"Expected the name of a file, or an array that is read by slices. Got {source!r:.100} instead."
+        )
+    if is_of("zarr", source):
+        folder = getattr(source.store, "root", None)
+        origins = [] if folder is None else [Path(folder) / source.path]
+        return formats.wrap_zarr(source, str(source.store_path), origins)
+    if is_of("h5py", source):
+        return FileSamples(source, f"{source.file.filename}:{source.name}", [Path(source.file.filename)])
+    return FileSamples(source, f"a {type(source).__name__}", is_copy=True)
+
+
+def open_source(X: Any, n_threads: int = 1, weights: Weights = None) -> Samples:
+    """Return samples that have been checked, with weights, as blocks that are visited by several threads."""
+    if is_dask(X):
+        return open_dask(X, n_threads, weights)
+    if isinstance(X, FileSamples):
+        return X.bind(n_threads, weights)
+    return ArraySamples(X, n_threads, weights)
+
+
+def is_stored(X: Any) -> bool:
+    """Return whether X is opened by `open_samples` rather than an array: a name, or an object of h5py or zarr."""
+    return isinstance(X, (str, os.PathLike, FileSamples)) or is_of("h5py", X) or is_of("zarr", X)
+
+
+def is_of(library: str, X: Any) -> bool:
+    """Return whether X is an object of a library, which is not imported to find out."""
+    return type(X).__module__.partition(".")[0] == library
+
+
+def open_path(given: Path, column: str | Sequence[str] | None) -> FileSamples:
+    """Open a file or folder, or an array whose name follows a colon."""
+    path, name = split_name(given)
+    if name is not None and column is not None:
+        raise ValueError(f"{given} names the array {name!r}, and column={column!r} another one. Omit one of them.")
+    column = column if name is None else name
+    if path.is_dir() and not any((path / known).exists() for known in ("zarr.json", ".zarray", ".zgroup")):
+        found = sorted(part for part in path.iterdir() if part.suffix.lower() in TABLES)
+        if not found:
+            raise SamplesFileError(f"{path} is a folder without tables: {', '.join(TABLES)}.")
+        return open_tables(found, column)
+    if path.is_dir():
+        return formats.open_zarr(path, find_name(path, column))
+    return open_file(path, column)
+
+
+def split_name(path: Path) -> tuple[Path, str | None]:
+    """Split ``file.h5:group/data`` into a file that exists and the name of an array in it."""
+    text = str(path)
+    for at in [k for k, character in enumerate(text) if character == ":"] if not path.exists() else ():
+        if at and at + 1 < len(text) and Path(text[:at]).exists():
+            return Path(text[:at]), text[at + 1 :]
+    return path, None
+
+
+def open_tables(paths: Sequence[Path], column: str | Sequence[str] | None) -> FileSamples:
+    """Open tables of one format."""
+    for path in paths:
+        refuse_special(path)
+    if len({path.suffix.lower() for path in paths}) > 1 or paths[0].suffix.lower() not in TABLES:
+        raise SamplesFileError(
+            f"{paths[0]} and others: several files are read together if all are tables of one format "
+            f"({', '.join(TABLES)}). Join arrays into one file, or pass the files that belong together."
+        )
+    return open_table(paths, column)
+
+
+def open_file(path: Path, column: str | Sequence[str] | None) -> FileSamples:
+    """Open a file by its first bytes; texts, safetensors and MAT files by their suffix."""
+    refuse_special(path)  # a pipe would wait for somebody to write
+    with path.open("rb") as stream:
+        first = stream.read(max(map(len, formats.HDF5_SIGNATURES)))
+    suffix = path.suffix.lower()
+    if first.startswith((b"PAR1", b"ARROW1")) or suffix in DELIMITERS:
+        return open_table([path], column)
+    if first.startswith(b"\x93NUMPY") or suffix == ".txt":
+        if column is not None:
+            raise SamplesFileError(f"{path} has no names of columns or arrays. Omit {column!r}.")
+        return formats.open_npy(path) if suffix != ".txt" else formats.open_text(path)
+    name = find_name(path, column)
+    if first.startswith(formats.HDF5_SIGNATURES):
+        return formats.open_hdf5(path, name)
+    if first.startswith(b"PK"):
+        return formats.open_npz(path, name)
+    if suffix == ".mat":
+        return formats.open_mat(path, name)
+    if suffix == ".safetensors":
+        return formats.open_safetensors(path, name)
+    raise SamplesFileError(
+        f"{path} is {'not a file of samples, or damaged' if first else 'empty'}. Expected one of {KNOWN}."
+    )
+
+
+def find_name(path: Path, column: str | Sequence[str] | None) -> str | None:
+    """Return the name of the array to read."""
+    if column is None or isinstance(column, str):
+        return column
+    raise SamplesFileError(
+        f"{path} holds arrays, of which one is read: column must be its name. Got {column!r} instead."
+    )
