@@ -168,7 +168,7 @@ class FileSamples(LocalSamples):
         now = stamp(self._watched)
         if now != self._stamp:
             path = min(name for name, _ in self._stamp.items() ^ now.items())
-            change = "is missing now" if path not in now else "has been written to"
+            change = "has been removed" if path not in now else "has been written to"
             raise SamplesChangedError(
                 f"{path} {change} since {self.source} was opened. Results would mix old and new samples: start again "
                 "when the file is complete."
