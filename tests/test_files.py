@@ -65,7 +65,7 @@ WRITE = {
     "x.tsv": lambda path: FRAME.to_csv(path, index=False, sep="\t"),
     "x.parquet": lambda path: FRAME.to_parquet(path, row_group_size=900),
     "lists.parquet": lambda path: pq.write_table(pa.table({"v": list(X)}), path),
-    "x.feather": lambda path: FRAME.to_feather(path),
+    "x.feather": lambda path: FRAME.copy().to_feather(path),
     "tables": write_tables,
     "x.h5:g/x": lambda path: write_hdf5(path, "g/x"),
     "chunks.h5": lambda path: write_hdf5(path, chunks=(700, 2), compression="gzip"),
@@ -124,15 +124,23 @@ def test_file_of_each_format_has_the_bits_of_memory(folder, name, never_stored):
 
 
 @pytest.mark.filterwarnings("ignore::elldict.exceptions.ConvertedFileWarning")
-@pytest.mark.parametrize("name", ["x.npy", "x.csv", "chunks.h5", "x.zarr"])
-@pytest.mark.parametrize("options", [{}, {"whiten": True, "center": True}, {"solver": "power", "random_state": 0}])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("x.npy", {}),
+        ("x.csv", {"whiten": True, "center": True}),
+        ("chunks.h5", {"normalize": "samples", "error_bars": False}),
+        ("x.zarr", {"solver": "power", "random_state": 0}),
+    ],
+)
 def test_fit_of_a_file_has_the_bits_of_memory(folder, name, options, never_stored):
     weights = np.random.default_rng(0).random(3000).round(1)
-    expected = LpDictionaryLearning(**options).fit(FRAME if name == "x.csv" else X, sample_weight=weights)
+    given = FRAME if name == "x.csv" else X
+    expected = LpDictionaryLearning(**options).fit(given, sample_weight=weights)
     found = LpDictionaryLearning(**options).fit(folder / name, sample_weight=weights)
     assert_same_fit(found, expected)
-    assert found.score(folder / name) == expected.score(X)
-    np.testing.assert_array_equal(found.transform(str(folder / name)), LpDictionaryLearning.transform(expected, X))
+    assert found.score(folder / name) == expected.score(given)
+    np.testing.assert_array_equal(found.transform(str(folder / name)), expected.transform(given))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int16", ">f4", "bool"])
@@ -263,6 +271,7 @@ def test_fault_in_a_column_is_named(tmp_path, columns, column, message):
 # Faults
 
 
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.ConvertedFileWarning")
 @pytest.mark.parametrize("name", ["x.npy", "x.zarr", "x.h5:g/x", "x.csv", "x.txt"])
 def test_fault_01_nan_is_named_with_sample_feature_and_file(tmp_path, name, monkeypatch, never_stored):
     bad = X.copy()
@@ -270,8 +279,7 @@ def test_fault_01_nan_is_named_with_sample_feature_and_file(tmp_path, name, monk
     monkeypatch.setitem(globals(), "X", bad)
     monkeypatch.setitem(globals(), "FRAME", pd.DataFrame(bad, columns=NAMES))
     WRITE[name](tmp_path / name.partition(":")[0])
-    with warnings.catch_warnings(), pytest.raises(ValueError, match="NaN.*sample 1234") as caught:
-        warnings.simplefilter("ignore")
+    with pytest.raises(ValueError, match=r"NaN.*sample 1234") as caught:
         LpDictionaryLearning(**FAST).fit(f"{tmp_path / name}")
     assert name.partition(":")[0] in str(caught.value)
     assert "feature 2" in str(caught.value) or "'=x'" in str(caught.value)
@@ -279,18 +287,19 @@ def test_fault_01_nan_is_named_with_sample_feature_and_file(tmp_path, name, monk
 
 @pytest.mark.filterwarnings("ignore::elldict.exceptions.ConvertedFileWarning")
 @pytest.mark.parametrize("name", [name for name in WRITE if name not in ("tables", "x.zarr", "shards.zarr:s")])
-def test_fault_28_truncated_file_is_refused_or_read_in_part(tmp_path, folder, name, never_stored):
+def test_fault_28_truncated_file_is_refused_unless_the_array_is_whole(tmp_path, folder, name, never_stored):
     name, _, array = name.partition(":")
     content = (folder / name).read_bytes()
     for part in (0, 7, 200, len(content) // 2 + 3, len(content) - 1):
         (tmp_path / name).write_bytes(content[:part])
         try:
             samples = open_samples(tmp_path / name, column=array or None)
-            samples.take(np.arange(samples.n_samples))
-        except ValueError as error:
-            assert name in str(error)
-        else:  # texts may end after any digit
-            assert name.endswith(("csv", "tsv", "txt"))
+            rows = samples.take(np.arange(samples.n_samples))
+        except SamplesFileError as error:
+            message = str(error)
+        else:
+            message = name if name.endswith(("csv", "tsv", "txt")) or np.array_equal(rows, X) else "wrong numbers"
+        assert name in message
 
 
 def test_fault_28_zarr_array_with_a_missing_or_damaged_chunk_is_refused(tmp_path, never_stored):
@@ -386,15 +395,9 @@ def test_fault_42_output_is_never_the_input_by_any_name(tmp_path, model):
     (tmp_path / "link.npy").symlink_to(path)
     (tmp_path / "hard.npy").hardlink_to(path)
     mapped, private = np.load(path, mmap_mode="r"), np.load(path, mmap_mode="c")
-    views = [
-        mapped,
-        private,
-        mapped[::2],
-        np.asarray(mapped)[::2, ::-1],
-        open_samples(mapped),
-        torch.from_numpy(private),
-    ]
-    for source in (path, tmp_path / "link.npy", tmp_path / "hard.npy", open_samples(path), *views):
+    views = [mapped, private, mapped[::2], np.asarray(mapped)[::2, ::-1], open_samples(mapped)]
+    names = [path, tmp_path / "link.npy", tmp_path / "hard.npy"]
+    for source in (*names, open_samples(path), *views, torch.from_numpy(private)):
         for out in ("x.npy", "link.npy", "hard.npy"):
             with pytest.raises(ValueError, match="is the file of X"):
                 check_output(tmp_path / out, open_samples(source) if isinstance(source, os.PathLike) else source)
@@ -403,7 +406,7 @@ def test_fault_42_output_is_never_the_input_by_any_name(tmp_path, model):
             with pytest.raises(ValueError, match="is the file of X"):
                 method(source, out=path)
     np.testing.assert_array_equal(np.load(path), X)
-    assert sorted(os.listdir(tmp_path)) == ["hard.npy", "link.npy", "x.npy"]
+    assert {each.name for each in tmp_path.iterdir()} == {"hard.npy", "link.npy", "x.npy"}
 
 
 def test_failed_output_leaves_the_older_file(tmp_path, model):
@@ -411,7 +414,7 @@ def test_failed_output_leaves_the_older_file(tmp_path, model):
     for suffix in (".npy", ".csv", ".parquet"):
         with pytest.raises(ValueError, match="NaN"):
             model.transform(np.where(X > 2, np.nan, X), out=tmp_path / f"codes{suffix}")
-    assert os.listdir(tmp_path) == ["codes.npy"]
+    assert [each.name for each in tmp_path.iterdir()] == ["codes.npy"]
     np.testing.assert_array_equal(np.load(tmp_path / "codes.npy"), np.zeros(3))
     with pytest.raises(ValueError, match=r"must end in one of \.npy"):
         model.transform(X, out=tmp_path / "codes.xlsx")
@@ -421,14 +424,14 @@ def test_failed_output_leaves_the_older_file(tmp_path, model):
 
 
 def test_fit_of_a_large_file_stays_within_its_memory(tmp_path):
-    """The file has 512 MB; what is held of it are a few blocks, vectors of one number per sample, and subsamples."""
+    """The file has 128 MB; a few blocks, vectors of one number per sample, and subsamples are in memory."""
     script = f"""
 import resource
 import numpy as np
 from elldict.ica import LpICA
 from elldict.samples.open import open_samples
 
-rng, shape = np.random.default_rng(0), (2**21, 64)
+rng, shape = np.random.default_rng(0), (2**19, 64)
 stored = np.lib.format.open_memmap({str(tmp_path / "x.npy")!r}, "w+", np.float32, shape)
 some = rng.laplace(size=(2**12, 64))
 del stored
@@ -436,8 +439,8 @@ with open({str(tmp_path / "x.npy")!r}, "r+b") as stream:  # zeros elsewhere take
     stream.seek(128)
     stream.write(np.asarray(some, np.float32).data)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-LpICA(solver="power", max_iter=3, error_bars=False).fit({str(tmp_path / "x.npy")!r})
+LpICA(4, solver="power", max_iter=3, error_bars=False).fit({str(tmp_path / "x.npy")!r})
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10)
 """
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, capture_output=True, text=True)
-    assert float(ran.stdout) < 150
+    assert float(ran.stdout) < 90

@@ -195,7 +195,7 @@ class FileSamples(LocalSamples):
         is_apart = (np.diff(cells) > 1) | (np.diff(cells // n_cells) > 0)
         for run in np.split(index, np.flatnonzero(is_apart) + 1) if len(index) else ():
             rows = self.read(int(run[0]), int(run[-1]) + 1)
-            yield rows if len(run) == len(rows) else rows[run - run[0]]
+            yield rows[run - run[0]]
 
 
 def cut(parts: Iterable[Array], bounds: list[tuple[int, int]]) -> Iterator[tuple[Array, int]]:
