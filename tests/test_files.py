@@ -198,6 +198,13 @@ def test_names_and_columns_of_tables_are_kept(folder, model):
     assert open_samples(folder / "lists.parquet", column="v").feature_names is None
 
 
+def test_columns_numbered_by_pandas_are_names_not_a_sample(tmp_path):
+    pd.DataFrame(X).to_csv(tmp_path / "x.csv", index=False)
+    assert open_samples(tmp_path / "x.csv").n_samples == 3000
+    pd.DataFrame(X, columns=[f"x.{k}" for k in range(5)]).to_parquet(tmp_path / "dots.parquet")
+    np.testing.assert_array_equal(open_samples(tmp_path / "dots.parquet").take(np.arange(3000)), X)
+
+
 def test_column_of_lists_is_selected_among_others(tmp_path):
     lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel().astype(np.float32)), 5)
     pq.write_table(pa.table({"id": ["a"] * 3000, "v": lists}), tmp_path / "x.parquet", row_group_size=700)
@@ -285,7 +292,7 @@ def test_fault_01_nan_is_named_with_sample_feature_and_file(tmp_path, name, monk
     assert "feature 2" in str(caught.value) or "'=x'" in str(caught.value)
 
 
-@pytest.mark.filterwarnings("ignore::elldict.exceptions.ConvertedFileWarning")
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.ConvertedFileWarning", "ignore:loadtxt")
 @pytest.mark.parametrize("name", [name for name in WRITE if name not in ("tables", "x.zarr", "shards.zarr:s")])
 def test_fault_28_truncated_file_is_refused_unless_the_array_is_whole(tmp_path, folder, name, never_stored):
     name, _, array = name.partition(":")
@@ -300,6 +307,16 @@ def test_fault_28_truncated_file_is_refused_unless_the_array_is_whole(tmp_path, 
         else:
             message = name if name.endswith(("csv", "tsv", "txt")) or np.array_equal(rows, X) else "wrong numbers"
         assert name in message
+
+
+@pytest.mark.parametrize("stored_bytes", [0, 2**20])
+def test_samples_of_weight_zero_may_hold_nan(tmp_path, stored_bytes, monkeypatch):
+    monkeypatch.setattr(files, "STORED_BYTES", stored_bytes)
+    bad, weights = X.copy(), np.ones(3000)
+    bad[::7], weights[::7] = np.nan, 0
+    np.save(tmp_path / "x.npy", bad)
+    found, expected = (LpICA(**FAST).fit(each, sample_weight=weights) for each in (tmp_path / "x.npy", bad))
+    assert_same_fit(found, expected)
 
 
 def test_fault_28_zarr_array_with_a_missing_or_damaged_chunk_is_refused(tmp_path, never_stored):

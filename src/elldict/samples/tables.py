@@ -87,10 +87,10 @@ def open_arrow(path: Path, wanted: Names | None) -> Table:
 
 
 def open_text(path: Path, wanted: Names | None) -> Table:
-    """Open a text, which is parsed part by part."""
+    """Open a text, which is parsed part by part; columns that pandas has numbered have names, too."""
     arrow, text = import_optional("pyarrow"), import_optional("pyarrow.csv")
     fields = read_fields(path)
-    has_names = not are_numbers(fields)
+    has_names = not are_numbers(fields) or (len(fields) > 1 and fields == [str(k) for k in range(len(fields))])
     if not has_names and wanted is not None:
         raise SamplesFileError(f"{path} has no names of columns, since its first line holds numbers. Omit `column`.")
     known = fields if has_names else [str(k) for k in range(len(fields))]
@@ -200,8 +200,6 @@ def find_dtype(kind: Any) -> np.dtype[Any] | None:
     """Return the type of NumPy for numbers, or lists of numbers, of a type of Arrow; None for others."""
     types = import_optional("pyarrow").types
     kind = kind.value_type if is_list(kind) else kind
-    if types.is_decimal(kind):
-        return np.dtype(np.float64)
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
     return np.dtype(kind.to_pandas_dtype()) if is_number else None
 
@@ -240,7 +238,7 @@ def convert_batch(batch: Any, start: int, table: Table) -> Array:
 
 def convert(column: Any, name: str, start: int, path: Path) -> NDArray[Any]:
     """Convert numbers (r,), or lists of them (r, n), to NumPy; raise an error if one is missing."""
-    arrow, values, n_features = import_optional("pyarrow"), column, None
+    values, n_features = column, None
     if column.null_count == 0 and is_list(column.type):
         values = column.flatten()
         lengths = import_optional("pyarrow.compute").list_value_length(column).to_numpy(zero_copy_only=False)
@@ -257,8 +255,6 @@ def convert(column: Any, name: str, start: int, path: Path) -> NDArray[Any]:
             f"{path}: column {name!r} has a missing value or NaN for sample {start + row}. Drop such samples, or "
             "impute these entries."
         )
-    if arrow.types.is_decimal(values.type):
-        values = values.cast(arrow.float64())
     found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return found if n_features is None else found.reshape(len(column), n_features)
 
