@@ -127,7 +127,11 @@ def test_array_samples_sum_with_more_threads_gives_the_same_bits(X, n_threads):
 def test_array_samples_are_seen_in_double_precision_unless_they_are_single(dtype):
     X = np.random.default_rng(0).integers(0, 2, (50, 3)).astype(dtype)
     samples = ArraySamples(X)
-    assert samples.dtype == samples.take(np.arange(2)).dtype == (np.float32 if dtype == np.float32 else np.float64)
+    assert (
+        samples.dtype
+        == samples.take(np.arange(2)).dtype
+        == (np.float32 if dtype in (np.float16, np.float32) else np.float64)
+    )
     samples.sum(lambda rows, start: 0 if rows.dtype == samples.dtype else pytest.fail("rows have another type"))
     np.testing.assert_array_equal(samples.sum(lambda rows, start: rows.T @ rows), X.astype(float).T @ X.astype(float))
 

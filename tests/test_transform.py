@@ -11,6 +11,7 @@ from elldict.denoising import Distribution, SpikeSlab, find_thresholds, fit_spik
 from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning
 from elldict.ica import LpICA
+from elldict.samples import base
 from elldict.samples.normalization import Normalization
 from tests.fits import draw, draw_atoms
 
@@ -282,7 +283,7 @@ def test_codes_do_not_depend_on_blocks(dtype, monkeypatch):
     X = draw("noisy", 3000, 5).astype(dtype)
     model = LpICA(error_bars=False).fit(X)
     whole = model.transform(X), model.score_samples(X)
-    monkeypatch.setattr(transform, "cut_blocks", lambda r, n: [(i, min(i + 700, r)) for i in range(0, r, 700)])
+    monkeypatch.setattr(base, "cut_blocks", lambda r, n: [(i, min(i + 700, r)) for i in range(0, r, 700)])
     assert whole[0].dtype == dtype
     assert_allclose(model.transform(X), whole[0], rtol=1e-5)
     assert_allclose(model.score_samples(X), whole[1], rtol=1e-5)

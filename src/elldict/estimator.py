@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ from elldict.warnings import Finding
 
 FloatArray = NDArray[np.floating[Any]]
 """Array of single or double precision; of torch or another library if the samples were."""
+
+PathLike = str | os.PathLike[str]
 
 ROUNDING = {"float32": 1e-6, "float64": 1e-9}
 """Size of codes, relative to the largest one, that may be rounding errors of samples of a precision."""
@@ -297,7 +299,13 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Set `components_`, `unmixing_` (m, n), `mixing_` (n, m) and `mean_` (n,)."""
         raise NotImplementedError
 
-    def transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
+    @overload
+    def transform(self, X: Any, *, out: None = None) -> FloatArray: ...
+
+    @overload
+    def transform(self, X: Any, *, out: PathLike) -> Any: ...
+
+    def transform(self, X: Any, *, out: PathLike | None = None) -> Any:
         """Compute the codes of samples.
 
         Parameters
@@ -331,7 +339,13 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _check_transformed(self, codes: Any) -> None:
         """Warn if codes are of no use."""
 
-    def inverse_transform(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
+    @overload
+    def inverse_transform(self, X: Any, *, out: None = None) -> FloatArray: ...
+
+    @overload
+    def inverse_transform(self, X: Any, *, out: PathLike) -> Any: ...
+
+    def inverse_transform(self, X: Any, *, out: PathLike | None = None) -> Any:
         """Compute samples from codes.
 
         Parameters
@@ -355,7 +369,13 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             return write_samples(codes, decoder, out, self._feature_names)
         return map_samples(codes, decoder, self.n_features_in_, find_precision(codes))
 
-    def denoise(self, X: Any, *, noise_std: float | None = None, out: str | os.PathLike[str] | None = None) -> Any:
+    @overload
+    def denoise(self, X: Any, *, noise_std: float | None = None, out: None = None) -> FloatArray: ...
+
+    @overload
+    def denoise(self, X: Any, *, noise_std: float | None = None, out: PathLike) -> Any: ...
+
+    def denoise(self, X: Any, *, noise_std: float | None = None, out: PathLike | None = None) -> Any:
         """Compute samples without noise, from the posterior means of their codes.
 
         Parameters of `transform` are not used.

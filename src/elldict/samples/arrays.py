@@ -91,4 +91,4 @@ def to_numpy(array: Any) -> Array:
 
 def choose_precision(dtype: Any) -> np.dtype[Any]:
     """Return the precision in which numbers of a type are read: half and single are single, all others double."""
-    return np.dtype(np.float32 if np.dtype(dtype) in (np.float16, np.float32) else np.float64)
+    return np.dtype(np.float32 if np.dtype(dtype).type in (np.float16, np.float32) else np.float64)

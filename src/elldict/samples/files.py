@@ -119,7 +119,8 @@ class FileSamples(LocalSamples):
     def bind(self, n_threads: int = 1, weights: Weights = None) -> Samples:
         """Return the samples with weights, visited by several threads; few of them are read into memory."""
         if math.prod(self.shape) * self.dtype.itemsize <= STORED_BYTES:
-            rows = self.read(0, self.n_samples)
+            rows, used = self._fetch(0, self.n_samples), slice(None) if weights is None else np.flatnonzero(weights)
+            self._refuse_not_finite(rows[used], 0 if isinstance(used, slice) else used)
             self.check_unchanged()
             return ArraySamples(rows, n_threads, weights)
         bound = copy(self)
@@ -148,6 +149,12 @@ class FileSamples(LocalSamples):
 
     def read(self, start: int, stop: int) -> Array:
         """Return consecutive samples."""
+        rows = self._fetch(start, stop)
+        self._refuse_not_finite(rows, start)
+        return rows
+
+    def _fetch(self, start: int, stop: int) -> Array:
+        """Read consecutive rows, some of which may have no weight, so that they need not be finite."""
         try:
             rows = np.asarray(self.rows[start:stop])
         except MemoryError:
@@ -158,17 +165,19 @@ class FileSamples(LocalSamples):
                 f"{self.source}: samples {start} to {stop - 1} cannot be read ({describe(error)}). The file is "
                 "probably damaged: copy or write it again."
             ) from error
-        rows = np.ascontiguousarray(rows, dtype=self.dtype)
+        return np.ascontiguousarray(rows, dtype=self.dtype)
+
+    def _refuse_not_finite(self, rows: Array, where: int | Index) -> None:
+        """Raise an error for NaN or infinity, until a pass over all samples has found none."""
         if not self._is_finite:
-            refuse_not_finite(rows, start, self.feature_names, self.source)
-        return rows
+            refuse_not_finite(rows, where, self.feature_names, self.source)
 
     def check_unchanged(self) -> None:
         """Raise an error if a file has changed since it was opened."""
         now = stamp(self._watched)
         if now != self._stamp:
             path = min(name for name, _ in self._stamp.items() ^ now.items())
-            change = "is missing now" if path not in now else "has been written to"
+            change = "has been removed" if path not in now else "has been written to"
             raise SamplesChangedError(
                 f"{path} {change} since {self.source} was opened. Results would mix old and new samples: start again "
                 "when the file is complete."
@@ -194,8 +203,9 @@ class FileSamples(LocalSamples):
         n_cells = max(1, RUN_BYTES // (self._n_together * self.n_features * self.dtype.itemsize))
         is_apart = (np.diff(cells) > 1) | (np.diff(cells // n_cells) > 0)
         for run in np.split(index, np.flatnonzero(is_apart) + 1) if len(index) else ():
-            rows = self.read(int(run[0]), int(run[-1]) + 1)
-            yield rows if len(run) == len(rows) else rows[run - run[0]]
+            rows = self._fetch(int(run[0]), int(run[-1]) + 1)[run - run[0]]
+            self._refuse_not_finite(rows, run)
+            yield rows
 
 
 def cut(parts: Iterable[Array], bounds: list[tuple[int, int]]) -> Iterator[tuple[Array, int]]:

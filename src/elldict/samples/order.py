@@ -113,24 +113,30 @@ def find_order(samples: Samples) -> Order:
     """Sort samples by norm, and by fourth moments where norms are equal."""
     squares = map_rows(samples, lambda rows: np.vecdot(rows, rows))
     index = np.argsort(squares, kind="stable")
-    ends = np.arange(1, len(index) + 1) if samples.weights is None else np.cumsum(samples.weights[index])
-    kept = np.minimum(ends, np.ceil((1 - OUTLIERS) * ends[-1]))
-    usual = np.diff(kept, prepend=0)  # weights without those of outliers
-    mean = usual @ squares[index] / np.sum(usual)
-    index = index[squares[index] > min(SMALL / ends[-1], MOST_SMALL) * mean]
     squares = squares[index]
+    first = np.searchsorted(squares, find_least(squares, samples.weights, index), side="right")
+    index, squares = index[first:], squares[first:]
     distinct = np.diff(squares) > EQUAL * squares[1:]
     if not np.all(distinct):
         tied = np.flatnonzero(~(np.r_[True, distinct] & np.r_[distinct, True]))
-        fourth = np.zeros(len(index))
+        class_of_norm = np.cumsum(np.r_[0, distinct])[tied]
         least = squares[max(0, len(squares) - LARGEST)] * (1 - EQUAL)
-        fourth[tied] = measure_fourth(samples, index[tied], index[squares >= least])
-        class_of_norm = np.r_[0, np.cumsum(distinct)]
+        fourth = measure_fourth(samples, index[tied], index[squares >= least])
         again = np.lexsort((fourth, class_of_norm))
-        index, squares, fourth = index[again], squares[again], fourth[again]
-        distinct = (np.diff(class_of_norm) > 0) | (np.diff(fourth) > EQUAL * np.abs(fourth[1:]))
+        index[tied], squares[tied], fourth = index[tied[again]], squares[tied[again]], fourth[again]
+        inner = np.flatnonzero(np.diff(class_of_norm) == 0)
+        distinct[tied[inner]] = fourth[inner + 1] - fourth[inner] > EQUAL * np.abs(fourth[inner + 1])
     weights = None if samples.weights is None else samples.weights[index]
-    return Order(index, squares, np.r_[0, np.cumsum(distinct)], weights)
+    return Order(index, squares, np.cumsum(np.r_[0, distinct]), weights)
+
+
+def find_least(squares: Array, weights: Weights, index: Index) -> float:
+    """Find the squared norm up to which a sample is a shifted zero, from sorted squared norms and their index."""
+    ends = np.arange(1, len(index) + 1) if weights is None else np.cumsum(weights[index])
+    total = ends[-1]
+    ends = np.minimum(ends, np.ceil((1 - OUTLIERS) * total))
+    usual = np.diff(ends, prepend=0)  # weights without those of outliers
+    return float(min(SMALL / total, MOST_SMALL) * (usual @ squares / np.sum(usual)))
 
 
 def map_rows(samples: Samples, function: Callable[[Array], Array]) -> Array:

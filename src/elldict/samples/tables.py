@@ -11,8 +11,9 @@ import re
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -28,69 +29,90 @@ from elldict.samples.formats import MOST_NAMED, RawRows, explain, import_optiona
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 """Characters between the fields of a line, by suffix."""
 
-PARSED_BYTES = 2**24
-"""Size of the parts in which a text is parsed; a line of 10^6 numbers fits into one."""
+PARSED_BYTES = 2**22
+"""Size of the parts in which a text is parsed; a line of 10^5 numbers fits into one."""
 
 Names = list[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Some columns of a file, all of numbers, or one of lists of numbers."""
+
+    path: Path
+    names: Names
+    has_names: bool  # otherwise, features are entries of lists, or columns without names
+    dtype: np.dtype[Any]
+    batches: Callable[[], Iterable[Any]]  # of rows, in their order
 
 
 def open_table(paths: Sequence[Path], column: str | Sequence[str] | None) -> FileSamples:
     """Read some or all columns of files with the same columns, and keep them as a matrix."""
     before = stamp(paths)
     source = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    wanted = [column] if isinstance(column, str) else None if column is None else list(column)
-    is_text = paths[0].suffix.lower() in DELIMITERS
-    dataset, names = (open_text if is_text else open_columns)(paths, wanted)
-    kinds = [dataset.schema.field(name).type for name in names]
-    has_names = not is_list(kinds[0]) and not (is_text and read_names(paths[0]) is None)
-    dtype = np.result_type(*{choose_precision(find_dtype(kind)) for kind in kinds})
-    parts = read_parts(dataset, names, dtype, has_names=has_names)
-    with explain_text(paths[0], names) if is_text else explain(paths[0], "a table"):
-        rows = keep(parts, source)
+    first = open_part(paths[0], [column] if isinstance(column, str) else None if column is None else list(column))
+    rows = keep(read_parts(paths, first), source)
     if stamp(paths) != before:
         raise SamplesChangedError(f"{source} was written to while it was read. Start again when it is complete.")
-    return FileSamples(rows, source, paths, names if has_names else None, is_copy=True)
+    return FileSamples(rows, source, paths, first.names if first.has_names else None, is_copy=True)
 
 
-def open_columns(paths: Sequence[Path], wanted: Names | None) -> tuple[Any, Names]:
-    """Open files of parquet or Arrow, and choose columns of numbers, or one of lists of numbers."""
-    dataset = import_optional("pyarrow.dataset")
-    path = paths[0]
+def open_part(path: Path, wanted: Names | None) -> Table:
+    """Open a file, and choose its columns."""
+    if path.suffix.lower() in DELIMITERS:
+        return open_text(path, wanted)
     with path.open("rb") as stream:
         is_parquet = stream.read(4) == b"PAR1"
-    with explain(path, "a table"):
-        options = dataset.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)  # bounds the memory
-        kind = dataset.ParquetFileFormat(default_fragment_scan_options=options) if is_parquet else "feather"
-        found = dataset.dataset([str(each) for each in paths], format=kind)
-    schema = found.schema
-    names = choose_columns(path, list(schema.names), wanted)
-    for name in names:
-        held = schema.field(name).type
-        if find_dtype(held) is None or (len(names) > 1 and is_list(held)):
-            raise SamplesFileError(f"{path}: column {name!r} holds {held}, not numbers. {advise(schema.names)}")
-    return found, names
+    return (open_parquet if is_parquet else open_arrow)(path, wanted)
 
 
-def open_text(paths: Sequence[Path], wanted: Names | None) -> tuple[Any, Names]:
-    """Open files of text, and choose columns, which all have to hold numbers."""
-    csv_format, dataset = import_optional("pyarrow.csv"), import_optional("pyarrow.dataset")
-    arrow, path = import_optional("pyarrow"), paths[0]
-    header = read_names(path)
-    if header is None and wanted is not None:
+def open_parquet(path: Path, wanted: Names | None) -> Table:
+    """Open a parquet file, of which a page of each column is read at a time."""
+    parquet = import_optional("pyarrow.parquet")
+    with explain(path, "parquet"):
+        file = parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**16)
+        names, dtype, has_names = choose_numbers(path, file.schema_arrow, wanted)
+    size = max(1, RUN_BYTES // (8 * len(names)))
+    options = {"columns": names, "use_threads": False}
+    return Table(path, names, has_names, dtype, lambda: file.iter_batches(size, **options))
+
+
+def open_arrow(path: Path, wanted: Names | None) -> Table:
+    """Open an Arrow file (Feather), of which a record batch is read at a time."""
+    arrow = import_optional("pyarrow")
+    with explain(path, "Arrow (Feather)"):
+        file = arrow.ipc.open_file(arrow.OSFile(str(path)))
+        names, dtype, has_names = choose_numbers(path, file.schema, wanted)
+    return Table(path, names, has_names, dtype, lambda: map(file.get_batch, range(file.num_record_batches)))
+
+
+def open_text(path: Path, wanted: Names | None) -> Table:
+    """Open a text, which is parsed part by part; columns that pandas has numbered have names, too."""
+    arrow, text = import_optional("pyarrow"), import_optional("pyarrow.csv")
+    fields = read_fields(path)
+    has_names = not are_numbers(fields) or (len(fields) > 1 and fields == [str(k) for k in range(len(fields))])
+    if not has_names and wanted is not None:
         raise SamplesFileError(f"{path} has no names of columns, since its first line holds numbers. Omit `column`.")
-    known = [f"f{k}" for k in range(len(read_fields(path)))] if header is None else header  # pyarrow's names
+    known = fields if has_names else [str(k) for k in range(len(fields))]
     names = choose_columns(path, known, wanted)
-    kind = dataset.CsvFileFormat(
-        parse_options=csv_format.ParseOptions(delimiter=find_delimiter(path)),
-        convert_options=csv_format.ConvertOptions(column_types=dict.fromkeys(names, arrow.float64())),
-        read_options=csv_format.ReadOptions(
+    options = {
+        "parse_options": text.ParseOptions(delimiter=find_delimiter(path)),
+        "convert_options": text.ConvertOptions(
+            column_types=dict.fromkeys(names, arrow.float64()), include_columns=names
+        ),
+        "read_options": text.ReadOptions(
             use_threads=False,  # otherwise errors do not name the row
             block_size=PARSED_BYTES,
-            autogenerate_column_names=header is None,
+            column_names=known,
+            skip_rows=int(has_names),
         ),
-    )
-    with explain_text(path, known):
-        return dataset.dataset([str(each) for each in paths], format=kind), names
+    }
+
+    def parse() -> Iterator[Any]:
+        with explain_text(path, known), text.open_csv(path, **options) as reader:
+            yield from reader
+
+    return Table(path, names, has_names, np.dtype(np.float64), parse)
 
 
 @contextmanager
@@ -103,10 +125,8 @@ def explain_text(path: Path, names: Names) -> Iterator[None]:
         found = re.search(r"CSV column #(\d+): Row #(\d+):.*invalid value '(.*)'", str(error), re.DOTALL)
         if found is None:
             raise
-        name, where = names[int(found[1])], f"row {found[2]} of the file"
-        raise SamplesFileError(
-            f"{path}: column {name!r} holds {found[3]!r} in {where}, not a number. {advise(names)}"
-        ) from error
+        where = f"column {names[int(found[1])]!r} holds {found[3]!r} in row {found[2]}"
+        raise SamplesFileError(f"{path}: {where}, expected a number. {advise(names)}") from error
 
 
 def read_fields(path: Path) -> Names:
@@ -118,14 +138,13 @@ def read_fields(path: Path) -> Names:
         raise SamplesFileError(f"{path} is empty, or not a text in UTF-8. Convert it first.") from None
 
 
-def read_names(path: Path) -> Names | None:
-    """Read the names of columns; None if the first line holds numbers only."""
-    fields = read_fields(path)
+def are_numbers(fields: Names) -> bool:
+    """Return whether all fields are numbers."""
     try:
         list(map(float, fields))
     except ValueError:
-        return fields
-    return None
+        return False
+    return True
 
 
 def find_delimiter(path: Path) -> str:
@@ -158,6 +177,19 @@ def advise(names: Sequence[str]) -> str:
     return f"Select columns of numbers with column=[...]: {', '.join(map(repr, names[:MOST_NAMED]))}{more}."
 
 
+def choose_numbers(path: Path, schema: Any, wanted: Names | None) -> tuple[Names, np.dtype[Any], bool]:
+    """Choose columns of numbers, or one of lists; return their names and precision, and whether they are features."""
+    names = choose_columns(path, list(schema.names), wanted)
+    dtypes = []
+    for name in names:
+        kind = schema.field(name).type
+        dtype = find_dtype(kind)
+        if dtype is None or (len(names) > 1 and is_list(kind)):
+            raise SamplesFileError(f"{path}: column {name!r} holds {kind}, expected numbers. {advise(schema.names)}")
+        dtypes.append(choose_precision(dtype))
+    return names, np.result_type(*dtypes), not is_list(schema.field(names[0]).type)
+
+
 def is_list(kind: Any) -> bool:
     """Return whether a type of Arrow is that of lists."""
     types = import_optional("pyarrow").types
@@ -168,31 +200,45 @@ def find_dtype(kind: Any) -> np.dtype[Any] | None:
     """Return the type of NumPy for numbers, or lists of numbers, of a type of Arrow; None for others."""
     types = import_optional("pyarrow").types
     kind = kind.value_type if is_list(kind) else kind
-    if types.is_decimal(kind):
-        return np.dtype(np.float64)
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
     return np.dtype(kind.to_pandas_dtype()) if is_number else None
 
 
-def read_parts(dataset: Any, names: Names, dtype: np.dtype[Any], *, has_names: bool) -> Iterator[Array]:
-    """Read all rows in their order, a few at a time."""
-    options = {"use_threads": False, "batch_readahead": 0, "fragment_readahead": 0}
-    size = max(1, RUN_BYTES // (8 * len(names)))
-    for fragment in dataset.get_fragments():
+def read_parts(paths: Sequence[Path], first: Table) -> Iterator[Array]:
+    """Read the rows of all files in their order, a few at a time."""
+    for path in paths:
+        table = first if path is paths[0] else open_part(path, first.names if first.has_names else None)
+        if (table.names, table.dtype) != (first.names, first.dtype):
+            raise SamplesFileError(
+                f"{path} and {first.path} differ in their columns or types, expected parts of a single table."
+            )
         start = 0
-        for batch in fragment.to_batches(schema=dataset.schema, columns=names, batch_size=size, **options):
+        for batch in read_batches(table):
             if len(batch):
-                columns = [convert(batch.column(name), name, start, fragment.path) for name in names]
-                rows = columns[0] if columns[0].ndim == 2 else np.stack(columns, axis=1)
-                rows = np.ascontiguousarray(rows, dtype=dtype)
-                refuse_not_finite(rows, start, names if has_names else None, fragment.path)
-                yield rows
+                yield convert_batch(batch, start, table)
             start += len(batch)
 
 
-def convert(column: Any, name: str, start: int, path: str) -> NDArray[Any]:
+def read_batches(table: Table) -> Iterator[Any]:
+    """Read and check the batches of a file."""
+    with explain(table.path, "a table"):
+        for batch in table.batches():
+            batch.validate(full=True)  # lengths in a damaged file may exceed what is there
+            yield batch
+
+
+def convert_batch(batch: Any, start: int, table: Table) -> Array:
+    """Convert a batch of rows, whose first has the number `start`, to finite numbers."""
+    columns = [convert(batch.column(name), name, start, table.path) for name in table.names]
+    rows = columns[0] if columns[0].ndim == 2 else np.stack(columns, axis=1)
+    rows = np.ascontiguousarray(rows, dtype=table.dtype)
+    refuse_not_finite(rows, start, table.names if table.has_names else None, str(table.path))
+    return rows
+
+
+def convert(column: Any, name: str, start: int, path: Path) -> NDArray[Any]:
     """Convert numbers (r,), or lists of them (r, n), to NumPy; raise an error if one is missing."""
-    arrow, values, n_features = import_optional("pyarrow"), column, None
+    values, n_features = column, None
     if column.null_count == 0 and is_list(column.type):
         values = column.flatten()
         lengths = import_optional("pyarrow.compute").list_value_length(column).to_numpy(zero_copy_only=False)
@@ -209,33 +255,30 @@ def convert(column: Any, name: str, start: int, path: str) -> NDArray[Any]:
             f"{path}: column {name!r} has a missing value or NaN for sample {start + row}. Drop such samples, or "
             "impute these entries."
         )
-    if arrow.types.is_decimal(values.type):
-        values = values.cast(arrow.float64())
     found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return found if n_features is None else found.reshape(len(column), n_features)
 
 
 def keep(parts: Iterator[Array], source: str) -> Rows:
     """Keep rows in memory, or many of them in a temporary file without a name, which ends with the process."""
-    held: list[Array] = []
-    stream: BinaryIO | None = None
-    n_rows, first = 0, np.empty((0, 0))
-    for rows in parts:
-        first = first if n_rows else rows[:1]
-        if rows.shape[1] != first.shape[1]:
-            raise SamplesFileError(
-                f"{source} holds lists of {first.shape[1]} numbers first, and of {rows.shape[1]} later."
-            )
-        n_rows += len(rows)
-        held.append(rows)
-        if stream is None and n_rows * first.nbytes > STORED_BYTES:
-            stream = open_temporary(source)
+    held, first, n_rows = list[Array](), np.empty((0, 0)), 0
+    with ExitStack() as stack:
+        stream: BinaryIO | None = None
+        for rows in parts:
+            first = first if n_rows else rows[:1]
+            if rows.shape[1] != first.shape[1]:
+                lengths = f"{first.shape[1]} numbers, and later of {rows.shape[1]}"
+                raise SamplesFileError(f"{source} holds lists of {lengths}. Expected lists of equal length.")
+            n_rows += len(rows)
+            held.append(rows)
+            if stream is None and n_rows * first.nbytes > STORED_BYTES:
+                stream = stack.enter_context(open_temporary(source))
+            if stream is not None:
+                write(stream, held)
+                held.clear()
         if stream is not None:
-            write(stream, held)
-            held.clear()
-    if stream is None:
-        return np.concatenate(held) if held else first
-    return RawRows(stream, 0, (n_rows, first.shape[1]), first.dtype)
+            return RawRows(stream, 0, (n_rows, first.shape[1]), first.dtype)
+    return np.concatenate(held) if held else first
 
 
 def open_temporary(source: str) -> BinaryIO:
