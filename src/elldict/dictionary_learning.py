@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from elldict.denoising import Rule, SpikeSlab, find_thresholds
-from elldict.estimator import LpEstimator, find_stack_level
+from elldict.estimator import LpEstimator
+from elldict.exceptions import find_stack_level
 from elldict.samples.arrays import to_numpy
 from elldict.transform import are_zero, keep_above, keep_largest, keep_linear, shrink
 from elldict.validation import (

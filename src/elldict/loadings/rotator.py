@@ -28,7 +28,7 @@ from elldict.validation import (
     convert_to_numpy,
     draw_seed,
     is_other_array,
-    refuse_other_sources,
+    refuse_lazy,
 )
 
 RULES: Rules = {
@@ -256,7 +256,7 @@ def read_options(rotator: Rotator) -> Options:
 
 def read_loadings(rotator: Rotator, X: Any, *, fitting: bool) -> Any:
     """Return loadings as a real 2D array in memory; set or check the number and names of factors."""
-    refuse_other_sources(X)
+    refuse_lazy(X)
     if is_dask(X):
         X = X.compute()
     if not is_other_array(X):
