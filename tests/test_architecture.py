@@ -36,7 +36,7 @@ ESTIMATORS = ["estimator", "dictionary_learning", "ica", "validation", "transfor
 FILES = [ROOT / "samples" / f"{name}.py" for name in ("files", "formats", "open", "output", "tables")]
 """What no fit of an array enters; opened with it, because estimators accept names of files."""
 
-MOST_LINES = {"core": 3120, "files": 1135, "estimators": 2030, "native": 500, "file": 400}
+MOST_LINES = {"core": 3120, "files": 1140, "estimators": 2030, "native": 500, "file": 400}
 MOST_CONSTANTS = 77
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 

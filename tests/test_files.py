@@ -1,6 +1,7 @@
 """Samples in files: the bits of a fit in memory from every format, bounded memory, plain errors, inputs never lost."""
 
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -172,6 +173,11 @@ def test_open_arrays_of_h5py_zarr_and_memory_maps_are_samples(folder, model):
             np.testing.assert_array_equal(open_samples(source).take(np.arange(9)), X[:9])
 
 
+def test_open_file_is_not_sent_to_other_processes(folder):
+    with pytest.raises(TypeError, match="Send the name"):
+        pickle.dumps(open_samples(folder / "x.npy"))
+
+
 def test_small_file_is_read_into_memory(folder):
     assert isinstance(open_samples(folder / "x.npy").bind(), ArraySamples)
 
@@ -330,8 +336,20 @@ def test_fault_28_zarr_array_with_a_missing_or_damaged_chunk_is_refused(tmp_path
         open_samples(tmp_path / "x.zarr")
 
 
-@pytest.mark.parametrize("change", ["touch", "truncate", "remove"])
-@pytest.mark.parametrize("name", ["x.npy", "x.zarr", "chunks.h5"])
+@pytest.mark.parametrize("use", [lambda samples: samples.sum(lambda rows, start: 0), lambda samples: samples.take([0])])
+def test_fault_29_change_is_detected_by_each_pass(tmp_path, use, never_stored):
+    np.save(tmp_path / "x.npy", X)
+    samples = open_samples(tmp_path / "x.npy")
+    use(samples)
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(SamplesChangedError, match=r"x\.npy has been written to"):
+        use(samples)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("x.npy", "touch"), ("x.npy", "truncate"), ("x.npy", "remove"), ("x.zarr", "remove"), ("chunks.h5", "touch")],
+)
 def test_fault_29_change_during_a_fit_is_detected(tmp_path, name, change, never_stored):
     WRITE[name](tmp_path / name)
     path = tmp_path / name if name != "x.zarr" else tmp_path / name / "c" / "1" / "1"
@@ -346,6 +364,30 @@ def test_fault_29_change_during_a_fit_is_detected(tmp_path, name, change, never_
 
     with pytest.raises(SamplesChangedError, match=name):
         LpDictionaryLearning(**FAST).fit(tmp_path / name, callback=disturb)
+
+
+def test_fault_29_table_that_is_written_to_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    def keep_and_write(parts, source, keep=tables.keep):
+        with (tmp_path / "x.csv").open("a") as stream:
+            stream.write("1,2,3,4,5\n")
+        return keep(parts, source)
+
+    WRITE["x.csv"](tmp_path / "x.csv")
+    monkeypatch.setattr(tables, "keep", keep_and_write)
+    with pytest.raises(SamplesChangedError, match="while it was read"):
+        open_samples(tmp_path / "x.csv")
+
+
+def test_hdf5_dataset_that_is_stored_elsewhere_is_refused(tmp_path):
+    X.tofile(tmp_path / "x.bin")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("outside", X.shape, "f8", external=[(tmp_path / "x.bin", 0, X.nbytes)])
+        layout = h5py.VirtualLayout(X.shape, "f8")
+        layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "x", X.shape)
+        file.create_virtual_dataset("virtual", layout)
+    for name in ("outside", "virtual"):
+        with pytest.raises(SamplesFileError, match="stored in other files"):
+            open_samples(tmp_path / "x.h5", column=name)
 
 
 @pytest.mark.parametrize("change", [lambda content: content[:-8], lambda content: content + bytes(8)])

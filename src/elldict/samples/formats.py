@@ -42,6 +42,10 @@ class RawRows:
         self.shape, self.dtype = shape, dtype
         finalize(self, os.close, self._descriptor)
 
+    def __reduce__(self) -> Any:
+        """Refuse to be sent to another process, where the descriptor belongs to another file."""
+        raise TypeError("Open files are not sent to other processes. Send the name of the file instead.")
+
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         """Read consecutive rows."""
         start, stop, _ = rows.indices(self.shape[0])
