@@ -1,0 +1,266 @@
+"""Atoms of samples with sparse corruption: a Newton step after each round of message passing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from elldict.corruption.messages import Messages, begin, exchange, explain, measure_evidence, pass_messages
+from elldict.corruption.prior import Posterior, Prior
+from elldict.samples.arrays import ArraySamples
+from elldict.samples.base import Array, FieldwiseSum, Samples, Weights
+from elldict.samples.statistics import count_samples
+from elldict.samples.subsample import Subset, compute_second_moments
+from elldict.solver.climb import RESOLUTION, NewtonAscent, Observer, Reason, State, climb, measure_length
+from elldict.solver.density import Density
+from elldict.solver.evaluate import LEAST_CURVATURE, Angles
+from elldict.solver.objectives import Objective
+from elldict.solver.select import PILOT_DONE, PILOT_ITER
+from elldict.solver.starts import find_start
+from elldict.solver.steps import LONGEST, limit, rotate
+
+LIMIT, STD_PER_DEVIATION = 3.0, 1.4826
+"""Limit of entries for the start, in standard deviations as estimated from median absolute deviations, and their ratio
+for Gaussian entries. With 4, samples are still sparsest along corrupted entries; with 2, codes are distorted."""
+
+FIRST_ROUNDS = 3
+"""Rounds before the first step of the atoms."""
+
+MOST_ITER = 200
+"""Rounds after which a climb does not converge any more: without noise it takes 60 to 100."""
+
+DONE = 1 / 64
+"""Fraction of the rise by chance at which a climb ends."""
+
+SETTLED = 0.002
+"""Relative change of the noise per round at which its estimate has converged."""
+
+MOST_UNKNOWNS = 0.8
+"""Largest number of nonzero codes and corrupted entries of a sample, relative to that of its entries, with which it
+determines anything: as many unknowns as equations fit everything."""
+
+MOST_AMBIGUOUS = 0.8
+"""Fraction of samples with more unknowns above which nothing is learned from leaving these out."""
+
+LEAST_GAIN = 0.03
+"""Log-likelihood per entry by which corruption has to explain samples better than adaptive densities of codes."""
+
+MOST_ENTRIES = 2**16
+"""Entries from which the final distributions are learned."""
+
+ROUNDS = 30
+"""Rounds in which they are learned."""
+
+PER_ATOM = 8
+"""Samples per atom whose codes are solved for, to find exact atoms."""
+
+SOLVED = 1e-9
+"""Largest residual of a sample of unit mean square that is due to rounding errors."""
+
+
+@dataclass(frozen=True)
+class Slopes(FieldwiseSum):
+    """Sums over samples, of codes z and scores g of their likelihood (up to a linear term, without effect here)."""
+
+    value: float
+    gz: Array  # (m, m) g_i z_j
+    slope: Array  # (m,) g_i'
+    z2: Array  # (m,) z_i^2
+    g2_z2: Array  # (m, m) g_i^2 z_j^2
+    own2: Array  # (m, m) g_i z_i g_j z_j
+
+
+def sum_slopes(prior: Prior, messages: Messages, evidence: Array, weights: Weights) -> Slopes:
+    """Sum the likelihood of codes of samples and its derivatives; the score is (E[x | z] - z) / blur."""
+    codes, blur = messages.codes, messages.codes.blur
+    z, kept = codes.seen, prior.variance / (prior.variance + blur)
+    g, doubt = kept * codes.active * z, kept * codes.active * (1 - codes.active)
+    each = np.ones(len(z)) if weights is None else weights
+    bend = kept / blur  # 1 / blur - 1 / (variance + blur)
+    slope = each @ (kept * codes.active) + bend * (each @ (doubt * z * z))
+    weighted, z2 = each[:, None] * g, z * z
+    own = (weighted * g).T @ z2
+    return Slopes(
+        float(each @ evidence), weighted.T @ z, slope, each @ z2, own, (weighted * z).T @ (g * z)
+    )
+
+
+def find_angles(sums: Slopes, n_samples: float) -> Angles:
+    """Compute value, slopes, curvatures and variances of the angles of pairs of atoms, as if codes were independent."""
+    C, slope, z2 = sums.gz / n_samples, sums.slope / n_samples, sums.z2 / n_samples
+    own = np.diag(C)
+    size, products = own[:, None] + own, np.outer(slope, z2)
+    curvature = np.maximum(size - products - products.T, LEAST_CURVATURE / 2 * size)
+    np.fill_diagonal(curvature, math.inf)
+    variance = np.maximum(sums.g2_z2 + sums.g2_z2.T - 2 * sums.own2, 0) / n_samples**2
+    np.fill_diagonal(variance, 0)
+    return Angles(sums.value / n_samples, C - C.T, curvature, variance)
+
+
+def take_step(state: State, at: Angles) -> State:
+    """Take a Newton step."""
+    angles = limit(at.slope / at.curvature)
+    angles = angles * min(1.0, LONGEST / max(measure_length(angles), 1e-300))
+    return replace(state, A=rotate(state.A, angles), length=measure_length(angles))
+
+
+@dataclass(eq=False)
+class Learner:
+    """Passes a round of messages, learns the distributions, and takes a step; messages are kept between rounds."""
+
+    Y: Array  # (b, n)
+    weights: Array  # (b,)
+    rounding: float
+    prior: Prior
+
+    def __post_init__(self) -> None:
+        self.sent, self.blur = begin(self.Y, self.prior)
+
+    def __call__(self, state: State) -> State:
+        """Pass messages for the atoms of a state, and take a step."""
+        prior, before = self.prior, self.prior.noise
+        messages = exchange(self.Y, state.A, prior, self.sent, self.blur)
+        self.sent, self.blur = messages.sent, max(messages.blur, self.rounding**2)
+        evidence = measure_evidence(self.Y, state.A, prior, messages)
+        at = find_angles(sum_slopes(prior, messages, evidence, self.weights), float(np.sum(self.weights)))
+        self.prior = learn(prior, messages, self.weights, self.rounding**2)
+        if self.prior.noise < before:  # without noise, it falls by the same factor in every round: by two at once
+            self.prior = replace(self.prior, noise=max(self.prior.noise**2 / before, self.rounding**2))
+        state = replace(state, iteration=state.iteration + 1, value=at.value)
+        if state.iteration <= FIRST_ROUNDS:
+            return state
+        state, reason = take_step(state, at), Reason.RUNNING
+        if state.length < RESOLUTION * self.rounding:
+            reason = Reason.ROUNDING
+        elif at.rise < DONE * at.rise_by_chance and abs(math.log(self.prior.noise / before)) < SETTLED:
+            reason = Reason.SMALL_RISE
+        return replace(state, reason=reason)
+
+
+def learn(prior: Prior, messages: Messages, weights: Array, least_noise: float) -> Prior:
+    """Learn the distributions from samples that are not ambiguous, unless nearly all are."""
+    clear = weights * (messages.count_unknowns() < MOST_UNKNOWNS * messages.sent.shape[1])
+    if np.sum(clear) < (1 - MOST_AMBIGUOUS) * np.sum(weights):
+        clear = weights
+    return prior.learn(messages.codes, messages.errors, clear / np.sum(clear), least_noise)
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """Newton steps for all samples, with known distributions; messages begin anew in each block."""
+
+    samples: Samples
+    prior: Prior
+
+    def __call__(self, state: State) -> State:
+        """Take a step."""
+        A, prior, weights = state.A, self.prior, self.samples.weights
+
+        def visit(rows: Array, start: int) -> Slopes:
+            Y = rows.astype(np.float64, copy=False)
+            messages = pass_messages(Y, A, prior)
+            evidence = measure_evidence(Y, A, prior, messages)
+            each = None if weights is None else weights[start : start + len(rows)]
+            return sum_slopes(prior, messages, evidence, each)
+
+        at = find_angles(self.samples.sum(visit), count_samples(self.samples))
+        state = take_step(replace(state, iteration=state.iteration + 1, value=at.value), at)
+        return replace(state, reason=Reason.SMALL_RISE if at.rise < DONE * at.rise_by_chance else Reason.RUNNING)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """Atoms and distributions of samples with sparse corruption."""
+
+    state: State
+    prior: Prior
+    gain: float  # of log-likelihood per entry, compared with codes of any distribution without corruption
+    climbs: tuple[tuple[float, int, Reason], ...]  # sample size, iterations and reason to end, per climb
+
+    @property
+    def is_better(self) -> bool:
+        """Whether corruption explains the samples better."""
+        return self.gain > LEAST_GAIN
+
+
+def climb_through_corruption(
+    samples: Samples, subset: Subset, A: Array, objective: Objective, max_iter: int, observers: Sequence[Observer]
+) -> Cleaned:
+    """Find atoms (n, n) of samples with sparse corruption: first on a subset, then on all samples if there is noise.
+
+    The climb starts from the maximum of an objective for samples whose entries are limited, and is compared with the
+    likelihood of codes for atoms A.
+    """
+    n_samples, n = subset.shape
+    Y = subset.white.take(np.arange(n_samples)).astype(np.float64, copy=False)
+    weights = np.ones(n_samples) if subset.samples.weights is None else subset.samples.weights
+    limited = limit_entries(subset, Y)
+    start = climb(State(find_start(limited.samples), objective), NewtonAscent(limited, PILOT_DONE), PILOT_ITER)
+    codes = subset.encode(A)
+    learner = Learner(Y, weights, codes.rounding, Prior.guess(n))
+    state = climb(State(start.A, objective), learner, min(max_iter, MOST_ITER), observers)
+    gain = (state.value - Density.begin(n).judge(codes).value) / n
+    climbs = [(float(np.sum(weights)), state.iteration, state.reason)]
+    if gain > LEAST_GAIN and state.reason is Reason.SMALL_RISE and n_samples < samples.shape[0]:
+        state = climb(State(state.A, objective), Ascent(samples, learner.prior), min(max_iter, MOST_ITER), observers)
+        climbs.append((count_samples(samples), state.iteration, state.reason))
+    return Cleaned(state, learn_by_sample(learner, state.A), gain, tuple(climbs))
+
+
+def limit_entries(subset: Subset, Y: Array) -> Subset:
+    """Limit the entries of samples (b, n) to what is usual for each feature, unless half of them are equal."""
+    middle = np.median(Y, axis=0)
+    deviations = STD_PER_DEVIATION * np.median(np.abs(Y - middle), axis=0)
+    largest = np.where(deviations > 0, LIMIT * deviations, np.inf)
+    rows = np.clip(Y, middle - largest, middle + largest)
+    limited = ArraySamples(rows, subset.samples.n_threads, subset.samples.weights)
+    few = ArraySamples(rows[:: max(1, len(rows) // subset.few.shape[0])], subset.samples.n_threads)
+    squares, moments = np.sum(rows * rows, axis=1), compute_second_moments(limited)
+    return replace(subset, samples=limited, few=few, whitening=None, squares=squares, moments=moments)
+
+
+def learn_by_sample(learner: Learner, A: Array) -> Prior:
+    """Learn the distributions with a variance of messages for each sample.
+
+    It is unbiased for samples that are hard to explain, which have more corrupted entries than others.
+    """
+    some = slice(None, None, max(1, learner.Y.size // MOST_ENTRIES))
+    Y, weights, known = learner.Y[some], learner.weights[some], learner.prior
+    prior = replace(known, noise=max(known.noise, Prior.guess(1).noise))
+    prior = replace(prior, spread=max(prior.spread, prior.noise))
+    sent, blur = begin(Y, prior, each=True)
+    for _ in range(ROUNDS):
+        messages = exchange(Y, A, prior, sent, blur, each=True)
+        sent, blur = messages.sent, messages.blur
+        prior = learn(prior, messages, weights, learner.rounding**2)
+    return replace(prior, noise=min(prior.noise, known.noise))
+
+
+def solve(Y: Array, A: Array, prior: Prior) -> Array:
+    """Solve for the codes (b', m) of samples (b, n) with few unknowns; leave out those that are not solved exactly.
+
+    Their supports, which message passing finds, leave more equations than unknowns. If these have a solution, up to
+    rounding errors, then codes outside of the support are zero.
+    """
+    some = Y[:: max(1, len(Y) // (PER_ATOM * len(A)))]
+    messages = explain(some, A, prior)
+    is_few = messages.count_unknowns() < MOST_UNKNOWNS * len(A)
+    solved = []
+    for y, codes, errors in zip(
+        some[is_few], messages.codes.active[is_few] > 0.5, messages.errors.active[is_few] > 0.5, strict=True
+    ):
+        x, equations = np.zeros(len(A)), A[np.ix_(codes, ~errors)].T
+        x[codes] = np.linalg.lstsq(equations, y[~errors])[0]
+        if np.max(np.abs(equations @ x[codes] - y[~errors]), initial=0) < SOLVED:
+            solved.append(x)
+    return np.array(solved).reshape(-1, len(A))
+
+
+def clean(Y: Array, A: Array, prior: Prior) -> Array:
+    """Compute posterior means (b, n) of samples without the errors of their entries."""
+    return np.asarray(explain(Y, A, prior).codes.mean @ A)
+
+
