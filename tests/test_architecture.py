@@ -22,7 +22,7 @@ BOUNDARY = {"__init__.py", "cli.py", "mne.py", "plot.py", "rotation.py"}
 
 LAYERS = [  # a module imports from its own layer and from those before it
     {"exceptions", "datasets", "metrics", "theory", "samples", "atomic", "archive", "blas"},
-    {"solver"},
+    {"solver", "corruption"},
     {"errors", "warnings", "result"},
     {"fit"},
     {"history", "validation"},

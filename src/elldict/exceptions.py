@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "ClusterError",
     "ConvertedFileWarning",
+    "CorruptedEntriesWarning",
     "DataChangedWarning",
     "NoCheckpointWarning",
     "NotIdentifiableWarning",
@@ -34,6 +35,10 @@ class ClusterError(RuntimeError):
 
 class ConvertedFileWarning(UserWarning):
     """A file of samples is converted to a temporary file: it cannot be read in place, and is too large for memory."""
+
+
+class CorruptedEntriesWarning(UserWarning):
+    """Some entries of the samples seem to be corrupted, or were said to be and do not seem so."""
 
 
 class DataChangedWarning(UserWarning):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,10 @@ from elldict.solver.select import (
     view,
 )
 from elldict.solver.starts import draw_start, find_start
-from elldict.warnings import check_components, check_samples, find_gaussian
+from elldict.warnings import check_components, check_samples, find_gaussian, refuse_corruption
+
+if TYPE_CHECKING:
+    from elldict.corruption.prior import Prior
 
 PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION = 2000, 30  # to choose pilots: minimum, and per direction
 PILOT_GROWTH, GROWTH = 8, 8  # growth factors of the sample size: for the end of the pilot, then for the likelihood
@@ -52,7 +55,7 @@ class Options:
     n_components: int | None = None
     p: float = 3.0
     solver: str = "auto"  # or "power"
-    refine: str | None = "auto"  # None: l_p only
+    refine: str | None = "auto"  # "sparse-corruption"; None: l_p only
     normalize: str | None = "auto"  # "samples", None
     center: bool = False
     whiten: bool = False
@@ -76,6 +79,7 @@ class Estimate:
     model: Model = None
     pilot: str = ""
     is_pilot: bool = False  # whether the atoms are those of the pilot
+    corruption: Prior | None = None  # distributions of codes and errors, if samples have sparse corruption
     climbs: tuple[tuple[float, int, Reason], ...] = ()  # sample size, iterations and reason to end, per climb
 
     @property
@@ -169,8 +173,12 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
     A, order = estimate.state.A, estimate.order
     if order is None or estimate.state.reason is not Reason.ROUNDING:
         return np.zeros(len(A), dtype=bool)
-    some = order.thin_out(find_stride(order, len(A)))
-    return find_exact(estimate.white.take(some.index) @ A.T)
+    rows = estimate.white.take(order.thin_out(find_stride(order, len(A))).index)
+    if estimate.corruption is None:
+        return find_exact(rows @ A.T)
+    from elldict.corruption.climb import solve  # noqa: PLC0415  optional
+
+    return find_exact(solve(rows, A, estimate.corruption))
 
 
 def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
@@ -189,6 +197,9 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         gaussian = find_gaussian(density.negentropy, estimate.order.n_samples) & ~exact
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
     findings += check_components(state, gaussian[order], estimate.statistics)
+    corruption = estimate.corruption
+    if options.refine == "sparse-corruption" and corruption is None and state.reason is not Reason.STOPPED:
+        findings.append(refuse_corruption(estimate.pilot))
     if errors is None:
         errors = np.where(exact, ROUNDING, np.nan)
     density = density.arrange(order, signs)
@@ -203,6 +214,7 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         objective=float(np.mean(power)),
         density=density if estimate.model is not None else density.rescale(unit),
         normalization=None if estimate.model is None else Normalization(estimate.model.median * unit**2),
+        corruption=None if corruption is None else corruption.arrange(order).rescale(unit),
         state=state,
         pilot=estimate.pilot,
         is_pilot=estimate.is_pilot,
@@ -247,6 +259,8 @@ def find_atoms(
     estimate = Estimate(State(np.eye(k)[:m], Lp(options.p)), whitening, statistics, samples)
     if options.solver == "power" or m < k:
         return climb_lp(estimate, m, options, observers, journal)
+    if options.refine == "sparse-corruption":
+        return climb_corrupted(estimate, options, observers, like, journal)
     return climb_likelihood(estimate, options, observers, like, journal)
 
 
@@ -263,6 +277,39 @@ def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[O
     begin, ascent = State(start, Lp(options.p)), PowerAscent(white, options.tol)
     state = climb(begin, ascent, options.max_iter, observers, journal)
     return replace(estimate, state=state, climbs=((estimate.statistics.n_samples, state.iteration, state.reason),))
+
+
+def climb_corrupted(
+    estimate: Estimate, options: Options, observers: Sequence[Observer], like: Estimate | None, journal: Journal
+) -> Estimate:
+    """Climb the l_p norm, then the likelihood of samples with sparse corruption if that explains them better.
+
+    A fit `like` another one makes the same choice.
+    """
+    from elldict.corruption.climb import climb_through_corruption  # noqa: PLC0415  optional
+    from elldict.corruption.prior import Prior  # noqa: PLC0415
+
+    lp = climb_likelihood(estimate, replace(options, refine=None), observers, like, journal)
+    order, state = lp.order, lp.state
+    if order is None or state.reason is Reason.STOPPED or (like is not None and like.corruption is None):
+        return lp
+    m, n = state.A.shape[0], lp.samples.shape[1]
+    if m < n or n == 1:
+        return lp
+    subset = lp.gather(order.thin_out(max(1, find_stride(order, n) // 2)))
+    pilot = list_pilots(options.p, [None], flat=False, refine=False)[0]
+
+    def climb_from_lp() -> dict[str, Any]:
+        found = climb_through_corruption(lp.white, subset, state.A, pilot.objective, options.max_iter, observers)
+        climbs = (*lp.climbs, *found.climbs)
+        if like is None and not found.is_better and found.state.reason is not Reason.STOPPED:
+            return {"climbs": climbs}
+        return {"state": found.state, "is_pilot": False, "corruption": asdict(found.prior), "climbs": climbs}
+
+    found = journal.once(climb_from_lp)
+    if "corruption" in found:
+        found["corruption"] = Prior(**found["corruption"])
+    return replace(lp, **found)
 
 
 def climb_likelihood(

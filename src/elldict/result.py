@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from elldict.samples.normalization import Normalization
 from elldict.solver.climb import Reason, State
 from elldict.solver.density import Density
 from elldict.warnings import Finding
+
+if TYPE_CHECKING:
+    from elldict.corruption.prior import Prior
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Result:
     is_pilot: bool  # whether the fit ended with the pilot
     n_iter: int
     n_passes: float
+    corruption: Prior | None = None  # distributions of codes and errors, if samples have sparse corruption
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -39,6 +44,8 @@ class Result:
         """Why the last climb ended, and which objective it maximised."""
         if self.pilot == "":
             return self.state.reason.value
+        if self.corruption is not None:
+            return f"{self.state.reason.value}; likelihood of samples with sparse corruption, from {self.pilot}"
         if self.is_pilot:
             return f"{self.state.reason.value}; {self.pilot} only: likelihood not requested, or no better"
         model = "raw samples" if self.normalization is None else "normalised samples"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
+from elldict.exceptions import CorruptedEntriesWarning, NotIdentifiableWarning, NotWhiteWarning, RankWarning
 from elldict.samples.base import Array, Index
 from elldict.samples.order import Mask
 from elldict.samples.statistics import Statistics
@@ -72,6 +72,16 @@ def check_components(state: State, is_gaussian: Mask, statistics: Statistics) ->
             f"The last climb did not converge within max_iter={state.iteration} iterations; its last step had size "
             f"{state.length:.2g}. Increase max_iter.",
         )
+
+
+def refuse_corruption(pilot: str) -> Finding:
+    """Say that samples were said to have corrupted entries, and do not seem so."""
+    return Finding(
+        CorruptedEntriesWarning,
+        "refine='sparse-corruption' was not applied: sparse codes and corrupted entries do not explain the samples "
+        f"better than codes alone, or samples are too few. Components are those of {pilot or 'the start'}. Use "
+        "refine='auto'.",
+    )
 
 
 def find_gaussian(negentropy: Array, n_samples: float) -> Mask:

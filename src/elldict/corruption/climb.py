@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from elldict.corruption.messages import Messages, begin, exchange, explain, measure_evidence, pass_messages
-from elldict.corruption.prior import Posterior, Prior
+from elldict.corruption.prior import Prior
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array, FieldwiseSum, Samples, Weights
 from elldict.samples.statistics import count_samples
@@ -83,9 +83,7 @@ def sum_slopes(prior: Prior, messages: Messages, evidence: Array, weights: Weigh
     slope = each @ (kept * codes.active) + bend * (each @ (doubt * z * z))
     weighted, z2 = each[:, None] * g, z * z
     own = (weighted * g).T @ z2
-    return Slopes(
-        float(each @ evidence), weighted.T @ z, slope, each @ z2, own, (weighted * z).T @ (g * z)
-    )
+    return Slopes(float(each @ evidence), weighted.T @ z, slope, each @ z2, own, (weighted * z).T @ (g * z))
 
 
 def find_angles(sums: Slopes, n_samples: float) -> Angles:
@@ -245,22 +243,14 @@ def solve(Y: Array, A: Array, prior: Prior) -> Array:
     Their supports, which message passing finds, leave more equations than unknowns. If these have a solution, up to
     rounding errors, then codes outside of the support are zero.
     """
-    some = Y[:: max(1, len(Y) // (PER_ATOM * len(A)))]
-    messages = explain(some, A, prior)
-    is_few = messages.count_unknowns() < MOST_UNKNOWNS * len(A)
+    Y = Y[:: max(1, len(Y) // (PER_ATOM * len(A)))]
+    found = explain(Y, A, prior)
+    n_unknowns = np.sum(found.is_active, axis=1) + np.sum(found.is_corrupted, axis=1)
     solved = []
-    for y, codes, errors in zip(
-        some[is_few], messages.codes.active[is_few] > 0.5, messages.errors.active[is_few] > 0.5, strict=True
-    ):
-        x, equations = np.zeros(len(A)), A[np.ix_(codes, ~errors)].T
-        x[codes] = np.linalg.lstsq(equations, y[~errors])[0]
-        if np.max(np.abs(equations @ x[codes] - y[~errors]), initial=0) < SOLVED:
+    for i in np.flatnonzero(n_unknowns < MOST_UNKNOWNS * len(A)):
+        x, active, clean = np.zeros(len(A)), found.is_active[i], ~found.is_corrupted[i]
+        equations = A[np.ix_(active, clean)].T
+        x[active] = np.linalg.lstsq(equations, Y[i, clean])[0]
+        if np.max(np.abs(equations @ x[active] - Y[i, clean]), initial=0) < SOLVED:
             solved.append(x)
     return np.array(solved).reshape(-1, len(A))
-
-
-def clean(Y: Array, A: Array, prior: Prior) -> Array:
-    """Compute posterior means (b, n) of samples without the errors of their entries."""
-    return np.asarray(explain(Y, A, prior).codes.mean @ A)
-
-

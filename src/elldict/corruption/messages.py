@@ -8,13 +8,14 @@ posterior mean only, from which the values that it has received are removed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from elldict.corruption.prior import Posterior, Prior, log_gaussian
 from elldict.samples.base import Array
+from elldict.samples.order import Mask
 
 DAMPING = 0.8
 """Fraction of new messages in those that are sent, so that they do not oscillate."""
@@ -76,17 +77,42 @@ def pass_messages(Y: Array, A: Array, prior: Prior) -> Messages:
     return messages
 
 
-def explain(Y: Array, A: Array, prior: Prior) -> Messages:
-    """Pass messages about each sample (b, n) by itself, while the noise falls to its variance."""
+@dataclass(frozen=True)
+class Explanation:
+    """Posterior means of codes, and supports of codes and corruption, of each sample (b, n)."""
+
+    mean: Array
+    is_active: Mask
+    is_corrupted: Mask
+    variance: Array  # (b, 1) mean posterior variance of the codes
+
+    def update(self, other: Explanation) -> Explanation:
+        """Replace the explanations of samples for which another one has smaller variance."""
+        better = other.variance < self.variance
+        return Explanation(
+            *(np.where(better, getattr(other, each.name), getattr(self, each.name)) for each in fields(self))
+        )
+
+
+def explain(Y: Array, A: Array, prior: Prior) -> Explanation:
+    """Pass messages about each sample (b, n) by itself, while the noise falls to its variance.
+
+    The explanation with the smallest variance is kept: with little noise, messages about some samples diverge.
+    """
     first = FIRST_NOISE * prior.scale**2
     n_rounds = ROUNDS // 2 + math.ceil(math.log(max(first / prior.noise, 1)) / -math.log(FALL))
     sent, blur = begin(Y, prior, each=True)
+    best = None
     for number in range(min(n_rounds, MOST_ROUNDS)):
         noise = max(prior.noise, first * FALL**number)
         noisy = replace(prior, noise=noise, spread=prior.spread + noise - prior.noise)
         messages = exchange(Y, A, noisy, sent, blur, each=True)
-        sent, blur = messages.sent, messages.blur
-    return messages
+        sent, blur, codes = messages.sent, messages.blur, messages.codes
+        variance = np.mean(codes.variance, axis=1, keepdims=True)
+        found = Explanation(codes.mean, codes.active > 0.5, messages.errors.active > 0.5, variance)
+        best = found if best is None else best.update(found)
+    assert best is not None
+    return best
 
 
 def measure_evidence(Y: Array, A: Array, prior: Prior, messages: Messages) -> Array:

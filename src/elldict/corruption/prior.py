@@ -12,7 +12,7 @@ from scipy.special import expit
 from elldict.samples.base import Array, Index
 
 LEAST_SHARE, MOST_SHARE = 1e-9, 0.98
-"""Bounds of the posterior variance relative to that of the noise: beyond, messages overflow, or are nothing but noise."""
+"""Bounds of the posterior variance relative to that of the noise: beyond, messages overflow or are only noise."""
 
 LEAST_SPREAD = 1e-3
 """Smallest variance of corruption about its size, relative to the squared size: corruption of a single size is allowed,
@@ -150,7 +150,12 @@ class Prior:
         """Return the distributions for samples multiplied by a factor."""
         square = factor**2
         return Prior(
-            self.density, self.variance * square, self.rate, self.center * factor, self.spread * square, self.noise * square
+            self.density,
+            self.variance * square,
+            self.rate,
+            self.center * factor,
+            self.spread * square,
+            self.noise * square,
         )
 
     def arrange(self, order: Index) -> Prior:
