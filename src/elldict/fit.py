@@ -178,7 +178,8 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
         return find_exact(rows @ A.T)
     from elldict.corruption.climb import solve  # noqa: PLC0415  optional
 
-    return find_exact(solve(rows, A, estimate.corruption))
+    Z = solve(rows, A, estimate.corruption)
+    return find_exact(Z) if np.all(np.any(Z, axis=0)) else np.zeros(len(A), dtype=bool)
 
 
 def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
@@ -198,8 +199,10 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
     findings += check_components(state, gaussian[order], estimate.statistics)
     corruption = estimate.corruption
+    not_climbed = {}
     if options.refine == "sparse-corruption" and corruption is None and state.reason is not Reason.STOPPED:
         findings.append(refuse_corruption(estimate.pilot))
+        not_climbed = {"not_climbed": "sparse corruption does not explain the samples better"}
     if errors is None:
         errors = np.where(exact, ROUNDING, np.nan)
     density = density.arrange(order, signs)
@@ -215,6 +218,7 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         density=density if estimate.model is not None else density.rescale(unit),
         normalization=None if estimate.model is None else Normalization(estimate.model.median * unit**2),
         corruption=None if corruption is None else corruption.arrange(order).rescale(unit),
+        **not_climbed,
         state=state,
         pilot=estimate.pilot,
         is_pilot=estimate.is_pilot,
@@ -297,10 +301,9 @@ def climb_corrupted(
     if m < n or n == 1:
         return lp
     subset = lp.gather(order.thin_out(max(1, find_stride(order, n) // 2)))
-    pilot = list_pilots(options.p, [None], flat=False, refine=False)[0]
 
     def climb_from_lp() -> dict[str, Any]:
-        found = climb_through_corruption(lp.white, subset, state.A, pilot.objective, options.max_iter, observers)
+        found = climb_through_corruption(lp.white, subset, state, options.max_iter, observers)
         climbs = (*lp.climbs, *found.climbs)
         if like is None and not found.is_better and found.state.reason is not Reason.STOPPED:
             return {"climbs": climbs}

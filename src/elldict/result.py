@@ -36,6 +36,7 @@ class Result:
     is_pilot: bool  # whether the fit ended with the pilot
     n_iter: int
     n_passes: float
+    not_climbed: str = "likelihood not requested, or no better"  # why, if the fit ended with the pilot
     corruption: Prior | None = None  # distributions of codes and errors, if samples have sparse corruption
     findings: tuple[Finding, ...] = ()
 
@@ -45,9 +46,9 @@ class Result:
         if self.pilot == "":
             return self.state.reason.value
         if self.corruption is not None:
-            return f"{self.state.reason.value}; likelihood of samples with sparse corruption, from {self.pilot}"
+            return f"{self.state.reason.value}; likelihood of samples with sparse corruption"
         if self.is_pilot:
-            return f"{self.state.reason.value}; {self.pilot} only: likelihood not requested, or no better"
+            return f"{self.state.reason.value}; {self.pilot} only: {self.not_climbed}"
         model = "raw samples" if self.normalization is None else "normalised samples"
         return f"{self.state.reason.value}; likelihood of {model}, from {self.pilot}"
 

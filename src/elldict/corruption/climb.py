@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from elldict.corruption.messages import Messages, begin, exchange, explain, measure_evidence, pass_messages
+from elldict.corruption.messages import FIRST_NOISE, Messages, begin, exchange, explain, measure_evidence, pass_messages
 from elldict.corruption.prior import Prior
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array, FieldwiseSum, Samples, Weights
 from elldict.samples.statistics import count_samples
-from elldict.samples.subsample import Subset, compute_second_moments
+from elldict.samples.subsample import Codes, Subset, compute_second_moments
 from elldict.solver.climb import RESOLUTION, NewtonAscent, Observer, Reason, State, climb, measure_length
 from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_CURVATURE, Angles
-from elldict.solver.objectives import Objective
+from elldict.solver.objectives import SmoothNorm
 from elldict.solver.select import PILOT_DONE, PILOT_ITER
 from elldict.solver.starts import find_start
 from elldict.solver.steps import LONGEST, limit, rotate
 
-LIMIT, STD_PER_DEVIATION = 3.0, 1.4826
+LIMIT, STD_PER_DEVIATION = 2.0, 1.4826
 """Limit of entries for the start, in standard deviations as estimated from median absolute deviations, and their ratio
-for Gaussian entries. With 4, samples are still sparsest along corrupted entries; with 2, codes are distorted."""
+for Gaussian entries. With 3, the start is less accurate, and with 4, samples are still sparsest along the entries."""
 
 FIRST_ROUNDS = 3
 """Rounds before the first step of the atoms."""
@@ -38,6 +38,9 @@ DONE = 1 / 64
 SETTLED = 0.002
 """Relative change of the noise per round at which its estimate has converged."""
 
+FALLS = 0.9
+"""Factor of the noise per round below which there seems to be none."""
+
 MOST_UNKNOWNS = 0.8
 """Largest number of nonzero codes and corrupted entries of a sample, relative to that of its entries, with which it
 determines anything: as many unknowns as equations fit everything."""
@@ -45,14 +48,22 @@ determines anything: as many unknowns as equations fit everything."""
 MOST_AMBIGUOUS = 0.8
 """Fraction of samples with more unknowns above which nothing is learned from leaving these out."""
 
-LEAST_GAIN = 0.03
-"""Log-likelihood per entry by which corruption has to explain samples better than adaptive densities of codes."""
+LEAST_GAIN = 0.015
+"""Log-likelihood per entry by which corruption has to explain samples better than adaptive densities of codes: noise
+that differs between features, and codes with heavy tails, reach half of it."""
+
+MOST_GAIN = 1.0
+"""Largest such gain or loss of a single sample."""
 
 MOST_ENTRIES = 2**16
 """Entries from which the final distributions are learned."""
 
 ROUNDS = 30
 """Rounds in which they are learned."""
+
+COARSE, FEW = 0.05, 4
+"""Number of distinct values of a feature, relative to that of samples, below which they are rounded; and number of
+features that are looked at."""
 
 PER_ATOM = 8
 """Samples per atom whose codes are solved for, to find exact atoms."""
@@ -116,16 +127,17 @@ class Learner:
 
     def __post_init__(self) -> None:
         self.sent, self.blur = begin(self.Y, self.prior)
+        self.evidence = np.full(len(self.Y), -np.inf)
 
     def __call__(self, state: State) -> State:
         """Pass messages for the atoms of a state, and take a step."""
         prior, before = self.prior, self.prior.noise
         messages = exchange(self.Y, state.A, prior, self.sent, self.blur)
         self.sent, self.blur = messages.sent, max(messages.blur, self.rounding**2)
-        evidence = measure_evidence(self.Y, state.A, prior, messages)
-        at = find_angles(sum_slopes(prior, messages, evidence, self.weights), float(np.sum(self.weights)))
+        self.evidence = measure_evidence(self.Y, state.A, prior, messages)
+        at = find_angles(sum_slopes(prior, messages, self.evidence, self.weights), float(np.sum(self.weights)))
         self.prior = learn(prior, messages, self.weights, self.rounding**2)
-        if self.prior.noise < before:  # without noise, it falls by the same factor in every round: by two at once
+        if self.prior.noise < FALLS * before:  # without noise, it falls by the same factor in all rounds: twice at once
             self.prior = replace(self.prior, noise=max(self.prior.noise**2 / before, self.rounding**2))
         state = replace(state, iteration=state.iteration + 1, value=at.value)
         if state.iteration <= FIRST_ROUNDS:
@@ -136,6 +148,16 @@ class Learner:
         elif at.rise < DONE * at.rise_by_chance and abs(math.log(self.prior.noise / before)) < SETTLED:
             reason = Reason.SMALL_RISE
         return replace(state, reason=reason)
+
+    def compare(self, A: Array, codes: Codes) -> float:
+        """Compute the mean gain of log-likelihood per entry over codes for other atoms, of any distributions.
+
+        That of a sample is limited: samples that are solved without noise have any likelihood, and those that are not
+        solved have none.
+        """
+        others = np.sum(Density.begin(len(A)).refit(codes, choose=True).log_density(self.Y @ A.T), axis=1)
+        gains = np.clip((self.evidence - others) / len(A), -MOST_GAIN, MOST_GAIN)
+        return float(np.average(gains, weights=self.weights))
 
 
 def learn(prior: Prior, messages: Messages, weights: Array, least_noise: float) -> Prior:
@@ -175,37 +197,51 @@ class Cleaned:
 
     state: State
     prior: Prior
-    gain: float  # of log-likelihood per entry, compared with codes of any distribution without corruption
+    gain: float  # of log-likelihood per entry over codes of any distributions, without corruption
     climbs: tuple[tuple[float, int, Reason], ...]  # sample size, iterations and reason to end, per climb
 
     @property
     def is_better(self) -> bool:
-        """Whether corruption explains the samples better."""
-        return self.gain > LEAST_GAIN
+        """Whether the climb has converged, and corruption explains the samples better."""
+        return self.gain > LEAST_GAIN and self.state.reason is not Reason.MAX_ITER
 
 
 def climb_through_corruption(
-    samples: Samples, subset: Subset, A: Array, objective: Objective, max_iter: int, observers: Sequence[Observer]
+    samples: Samples, subset: Subset, lp: State, max_iter: int, observers: Sequence[Observer]
 ) -> Cleaned:
     """Find atoms (n, n) of samples with sparse corruption: first on a subset, then on all samples if there is noise.
 
-    The climb starts from the maximum of an objective for samples whose entries are limited, and is compared with the
-    likelihood of codes for atoms A.
+    The climb starts from the l_1 norm of samples whose entries are limited, and its result is compared with the
+    likelihood of codes for the atoms of the l_p norm, whose state is given.
     """
     n_samples, n = subset.shape
     Y = subset.white.take(np.arange(n_samples)).astype(np.float64, copy=False)
     weights = np.ones(n_samples) if subset.samples.weights is None else subset.samples.weights
     limited = limit_entries(subset, Y)
-    start = climb(State(find_start(limited.samples), objective), NewtonAscent(limited, PILOT_DONE), PILOT_ITER)
-    codes = subset.encode(A)
-    learner = Learner(Y, weights, codes.rounding, Prior.guess(n))
-    state = climb(State(start.A, objective), learner, min(max_iter, MOST_ITER), observers)
-    gain = (state.value - Density.begin(n).judge(codes).value) / n
+    start = climb(State(find_start(limited.samples), SmoothNorm()), NewtonAscent(limited, PILOT_DONE), PILOT_ITER)
+    codes = subset.encode(lp.A)
+    learner = Learner(
+        Y, weights, codes.rounding, Prior.guess(n, float(np.trace(limited.moments) / np.trace(subset.moments)))
+    )
+    state = climb(
+        replace(lp, A=start.A, iteration=0, reason=Reason.RUNNING), learner, min(max_iter, MOST_ITER), observers
+    )
+    gain = -math.inf if is_coarse(Y) else learner.compare(lp.A, codes)
     climbs = [(float(np.sum(weights)), state.iteration, state.reason)]
     if gain > LEAST_GAIN and state.reason is Reason.SMALL_RISE and n_samples < samples.shape[0]:
-        state = climb(State(state.A, objective), Ascent(samples, learner.prior), min(max_iter, MOST_ITER), observers)
+        state = climb(
+            replace(state, iteration=0, reason=Reason.RUNNING),
+            Ascent(samples, learner.prior),
+            min(max_iter, MOST_ITER),
+            observers,
+        )
         climbs.append((count_samples(samples), state.iteration, state.reason))
     return Cleaned(state, learn_by_sample(learner, state.A), gain, tuple(climbs))
+
+
+def is_coarse(Y: Array) -> bool:
+    """Return whether entries are coarsely rounded: those that are not zero look corrupted, and zeros explained."""
+    return bool(np.all([len(np.unique(column)) < COARSE * len(column) for column in Y.T[:FEW]]))
 
 
 def limit_entries(subset: Subset, Y: Array) -> Subset:
@@ -227,8 +263,8 @@ def learn_by_sample(learner: Learner, A: Array) -> Prior:
     """
     some = slice(None, None, max(1, learner.Y.size // MOST_ENTRIES))
     Y, weights, known = learner.Y[some], learner.weights[some], learner.prior
-    prior = replace(known, noise=max(known.noise, Prior.guess(1).noise))
-    prior = replace(prior, spread=max(prior.spread, prior.noise))
+    noise = max(known.noise, FIRST_NOISE * known.scale**2)
+    prior = replace(known, noise=noise, spread=known.spread + noise - known.noise)
     sent, blur = begin(Y, prior, each=True)
     for _ in range(ROUNDS):
         messages = exchange(Y, A, prior, sent, blur, each=True)

@@ -107,9 +107,15 @@ class Prior:
     noise: float  # variance
 
     @classmethod
-    def guess(cls, m: int) -> Prior:
-        """Make a rough guess for m codes of samples of unit mean square: sparse codes, and rare large errors."""
-        return cls(np.full(m, 0.3), np.full(m, 3.0), rate=0.05, center=0.7, spread=0.55, noise=0.05)
+    def guess(cls, m: int, limited: float) -> Prior:
+        """Make a rough guess for m codes of samples of unit mean square, and of this one if large entries are limited.
+
+        Codes are sparse, errors rare and large.
+        """
+        rate = noise = 0.05
+        square = max((1 - limited) / rate, limited)
+        center, spread, noise = math.sqrt(square / 2), square / 2 + noise * limited, noise * limited
+        return cls(np.full(m, 0.3), np.full(m, 3 * limited), rate, center, spread, noise)
 
     @property
     def codes(self) -> Mixture:
