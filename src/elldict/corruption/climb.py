@@ -32,11 +32,14 @@ FIRST_ROUNDS = 3
 MOST_ITER = 200
 """Rounds after which a climb does not converge any more: without noise it takes 60 to 100."""
 
-DONE = 1 / 64
+STEP = 0.7
+"""Fraction of a Newton step that is taken: messages follow the atoms, and whole steps may go in circles."""
+
+DONE = 1 / 16
 """Fraction of the rise by chance at which a climb ends."""
 
-SETTLED = 0.002
-"""Relative change of the noise per round at which its estimate has converged."""
+SETTLED = 0.005
+"""Relative change of noise and rate per round at which they have converged."""
 
 FALLS = 0.9
 """Factor of the noise per round below which there seems to be none."""
@@ -110,8 +113,8 @@ def find_angles(sums: Slopes, n_samples: float) -> Angles:
 
 
 def take_step(state: State, at: Angles) -> State:
-    """Take a Newton step."""
-    angles = limit(at.slope / at.curvature)
+    """Take a shortened Newton step."""
+    angles = STEP * limit(at.slope / at.curvature)
     angles = angles * min(1.0, LONGEST / max(measure_length(angles), 1e-300))
     return replace(state, A=rotate(state.A, angles), length=measure_length(angles))
 
@@ -131,21 +134,23 @@ class Learner:
 
     def __call__(self, state: State) -> State:
         """Pass messages for the atoms of a state, and take a step."""
-        prior, before = self.prior, self.prior.noise
+        prior = self.prior
         messages = exchange(self.Y, state.A, prior, self.sent, self.blur)
         self.sent, self.blur = messages.sent, max(messages.blur, self.rounding**2)
         self.evidence = measure_evidence(self.Y, state.A, prior, messages)
         at = find_angles(sum_slopes(prior, messages, self.evidence, self.weights), float(np.sum(self.weights)))
         self.prior = learn(prior, messages, self.weights, self.rounding**2)
-        if self.prior.noise < FALLS * before:  # without noise, it falls by the same factor in all rounds: twice at once
-            self.prior = replace(self.prior, noise=max(self.prior.noise**2 / before, self.rounding**2))
+        if (
+            self.prior.noise < FALLS * prior.noise
+        ):  # without noise, it falls by the same factor in all rounds: twice at once
+            self.prior = replace(self.prior, noise=max(self.prior.noise**2 / prior.noise, self.rounding**2))
         state = replace(state, iteration=state.iteration + 1, value=at.value)
         if state.iteration <= FIRST_ROUNDS:
             return state
         state, reason = take_step(state, at), Reason.RUNNING
         if state.length < RESOLUTION * self.rounding:
             reason = Reason.ROUNDING
-        elif at.rise < DONE * at.rise_by_chance and abs(math.log(self.prior.noise / before)) < SETTLED:
+        elif at.rise < DONE * at.rise_by_chance and is_settled(self.prior, prior):
             reason = Reason.SMALL_RISE
         return replace(state, reason=reason)
 
@@ -158,6 +163,12 @@ class Learner:
         others = np.sum(Density.begin(len(A)).refit(codes, choose=True).log_density(self.Y @ A.T), axis=1)
         gains = np.clip((self.evidence - others) / len(A), -MOST_GAIN, MOST_GAIN)
         return float(np.average(gains, weights=self.weights))
+
+
+def is_settled(prior: Prior, before: Prior) -> bool:
+    """Return whether the distributions have converged."""
+    changes = np.log([prior.noise / before.noise, prior.rate / before.rate])
+    return bool(np.all(np.abs(changes) < SETTLED))
 
 
 def learn(prior: Prior, messages: Messages, weights: Array, least_noise: float) -> Prior:
