@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from elldict.errors.exact import find_exact
 from elldict.errors.splits import estimate_errors, list_splits
 from elldict.result import Result, order_and_sign
-from elldict.samples.arrays import ArraySamples, SelectedSamples, scale_weights
+from elldict.samples.arrays import ArraySamples, drop_weightless
 from elldict.samples.base import STORED_BYTES, Array, Index, Samples, Weights, weigh
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Mask, Order, find_order
@@ -36,7 +36,7 @@ from elldict.solver.select import (
     view,
 )
 from elldict.solver.starts import draw_start, find_start
-from elldict.warnings import check_components, check_samples, find_gaussian, refuse_corruption
+from elldict.warnings import check_components, check_entries, check_samples, find_gaussian
 
 if TYPE_CHECKING:
     from elldict.corruption.prior import Prior
@@ -138,14 +138,6 @@ def fit(
     return make_result(estimate, options, exact, errors)
 
 
-def drop_weightless(samples: Samples, groups: NDArray[Any] | None) -> tuple[Samples, NDArray[Any] | None]:
-    """Leave out samples of weight zero, and bring weights to their final scale."""
-    assert samples.weights is not None
-    index = np.flatnonzero(samples.weights)
-    kept = SelectedSamples(samples, index, scale_weights(samples.weights[index]))
-    return kept, None if groups is None else groups[index]
-
-
 def fit_columns(part: Samples, options: Options, like: Estimate, journal: Journal) -> Array:
     """Fit a part of the samples and return its mixing matrix; zeros if all its samples are equal.
 
@@ -178,8 +170,7 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
         return find_exact(rows @ A.T)
     from elldict.corruption.climb import solve  # noqa: PLC0415  optional
 
-    Z = solve(rows, A, estimate.corruption)
-    return find_exact(Z) if np.all(np.any(Z, axis=0)) else np.zeros(len(A), dtype=bool)
+    return find_exact(solve(rows, A, estimate.corruption))
 
 
 def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
@@ -199,10 +190,8 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
     findings += check_components(state, gaussian[order], estimate.statistics)
     corruption = estimate.corruption
-    not_climbed = {}
-    if options.refine == "sparse-corruption" and corruption is None and state.reason is not Reason.STOPPED:
-        findings.append(refuse_corruption(estimate.pilot))
-        not_climbed = {"not_climbed": "sparse corruption does not explain the samples better"}
+    if corruption is None and not whitening.is_white and estimate.model is None:
+        findings += check_entries(estimate.white, estimate.order, state, options.refine)
     if errors is None:
         errors = np.where(exact, ROUNDING, np.nan)
     density = density.arrange(order, signs)
@@ -218,7 +207,7 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         density=density if estimate.model is not None else density.rescale(unit),
         normalization=None if estimate.model is None else Normalization(estimate.model.median * unit**2),
         corruption=None if corruption is None else corruption.arrange(order).rescale(unit),
-        **not_climbed,
+        refine=options.refine,
         state=state,
         pilot=estimate.pilot,
         is_pilot=estimate.is_pilot,
@@ -286,33 +275,16 @@ def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[O
 def climb_corrupted(
     estimate: Estimate, options: Options, observers: Sequence[Observer], like: Estimate | None, journal: Journal
 ) -> Estimate:
-    """Climb the l_p norm, then the likelihood of samples with sparse corruption if that explains them better.
-
-    A fit `like` another one makes the same choice.
-    """
+    """Climb the l_p norm, then the likelihood with sparse corruption if it is better, or was better for `like`."""
     from elldict.corruption.climb import climb_through_corruption  # noqa: PLC0415  optional
-    from elldict.corruption.prior import Prior  # noqa: PLC0415
 
     lp = climb_likelihood(estimate, replace(options, refine=None), observers, like, journal)
-    order, state = lp.order, lp.state
-    if order is None or state.reason is Reason.STOPPED or (like is not None and like.corruption is None):
-        return lp
-    m, n = state.A.shape[0], lp.samples.shape[1]
-    if m < n or n == 1:
+    order, n, state = lp.order, lp.samples.shape[1], lp.state
+    if order is None or state.reason is Reason.STOPPED or not 1 < len(state.A) == n or (like and not like.corruption):
         return lp
     subset = lp.gather(order.thin_out(max(1, find_stride(order, n) // 2)))
-
-    def climb_from_lp() -> dict[str, Any]:
-        found = climb_through_corruption(lp.white, subset, state, options.max_iter, observers)
-        climbs = (*lp.climbs, *found.climbs)
-        if like is None and not found.is_better and found.state.reason is not Reason.STOPPED:
-            return {"climbs": climbs}
-        return {"state": found.state, "is_pilot": False, "corruption": asdict(found.prior), "climbs": climbs}
-
-    found = journal.once(climb_from_lp)
-    if "corruption" in found:
-        found["corruption"] = Prior(**found["corruption"])
-    return replace(lp, **found)
+    found = climb_through_corruption(lp.white, subset, state, options.max_iter, observers, journal, like is None)
+    return replace(lp, **{**found, "climbs": (*lp.climbs, *found["climbs"])})
 
 
 def climb_likelihood(

@@ -36,7 +36,7 @@ class Result:
     is_pilot: bool  # whether the fit ended with the pilot
     n_iter: int
     n_passes: float
-    not_climbed: str = "likelihood not requested, or no better"  # why, if the fit ended with the pilot
+    refine: str | None = "auto"  # the likelihood that was asked for
     corruption: Prior | None = None  # distributions of codes and errors, if samples have sparse corruption
     findings: tuple[Finding, ...] = ()
 
@@ -48,7 +48,9 @@ class Result:
         if self.corruption is not None:
             return f"{self.state.reason.value}; likelihood of samples with sparse corruption"
         if self.is_pilot:
-            return f"{self.state.reason.value}; {self.pilot} only: {self.not_climbed}"
+            corrupted = self.refine == "sparse-corruption"
+            why = "sparse corruption does not explain the samples" if corrupted else "likelihood not requested, or no"
+            return f"{self.state.reason.value}; {self.pilot} only: {why} better"
         model = "raw samples" if self.normalization is None else "normalised samples"
         return f"{self.state.reason.value}; likelihood of {model}, from {self.pilot}"
 

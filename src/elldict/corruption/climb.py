@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,16 @@ from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array, FieldwiseSum, Samples, Weights
 from elldict.samples.statistics import count_samples
 from elldict.samples.subsample import Codes, Subset, compute_second_moments
-from elldict.solver.climb import RESOLUTION, NewtonAscent, Observer, Reason, State, climb, measure_length
+from elldict.solver.climb import (
+    RESOLUTION,
+    Journal,
+    NewtonAscent,
+    Observer,
+    Reason,
+    State,
+    climb,
+    measure_length,
+)
 from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_CURVATURE, Angles
 from elldict.solver.objectives import SmoothNorm
@@ -22,64 +32,27 @@ from elldict.solver.select import PILOT_DONE, PILOT_ITER
 from elldict.solver.starts import find_start
 from elldict.solver.steps import LONGEST, limit, rotate
 
-LIMIT, STD_PER_DEVIATION = 2.0, 1.4826
-"""Limit of entries for the start, in standard deviations as estimated from median absolute deviations, and their ratio
-for Gaussian entries. With 3, the start is less accurate, and with 4, samples are still sparsest along the entries."""
-
-FIRST_ROUNDS = 3
-"""Rounds before the first step of the atoms."""
-
-MOST_ITER = 200
-"""Rounds after which a climb does not converge any more: without noise it takes 60 to 100."""
-
-STEP = 0.7
-"""Fraction of a Newton step that is taken: messages follow the atoms, and whole steps may go in circles."""
-
-DONE = 1 / 16
-"""Fraction of the rise by chance at which a climb ends."""
-
-SETTLED = 0.005
-"""Relative change of noise and rate per round at which they have converged."""
-
-FALLS = 0.9
-"""Factor of the noise per round below which there seems to be none."""
-
-MOST_UNKNOWNS = 0.8
-"""Largest number of nonzero codes and corrupted entries of a sample, relative to that of its entries, with which it
-determines anything: as many unknowns as equations fit everything."""
-
-MOST_AMBIGUOUS = 0.8
-"""Fraction of samples with more unknowns above which nothing is learned from leaving these out."""
-
-LEAST_GAIN = 0.015
-"""Log-likelihood per entry by which corruption has to explain samples better than adaptive densities of codes: noise
-that differs between features, and codes with heavy tails, reach half of it."""
-
-MOST_GAIN = 1.0
-"""Largest such gain or loss of a single sample."""
-
-MOST_ENTRIES = 2**16
-"""Entries from which the final distributions are learned."""
-
-ROUNDS = 30
-"""Rounds in which they are learned."""
-
-COARSE, FEW = 0.05, 4
-"""Number of distinct values of a feature, relative to that of samples, below which they are rounded; and number of
-features that are looked at."""
-
-PER_ATOM = 8
-"""Samples per atom whose codes are solved for, to find exact atoms."""
-
-SOLVED = 1e-9
-"""Largest residual of a sample of unit mean square that is due to rounding errors."""
+LIMIT = 3.0  # of entries for the start, in median absolute deviations: with 6, samples are sparsest along features
+FIRST_ROUNDS = 3  # of messages, before the first step of the atoms
+MOST_ITER = 200  # rounds; without noise, a climb takes 60 to 100
+STEP = 0.7  # fraction of a Newton step that is taken: messages follow the atoms, and whole steps may go in circles
+DONE = 1 / 16  # fraction of the rise by chance at which a climb ends
+SETTLED = 0.005  # relative change of noise and rate per round at which they have converged
+FALLS = 0.9  # factor of the noise per round below which there seems to be none
+MOST_UNKNOWNS = 0.8  # nonzero codes and corrupted entries, relative to entries: as many unknowns as equations fit all
+LEAST_CLEAR = 0.2  # fraction of samples with fewer unknowns from which distributions are learned from these alone
+LEAST_GAIN = 0.015  # log-likelihood per entry: noise that differs between features, and heavy tails, reach half of it
+MOST_GAIN = 1.0  # of a single sample, which may have any likelihood without noise
+MOST_ENTRIES, ROUNDS = 2**16, 30  # from which, and in which, the final distributions are learned
+COARSE, FEW = 0.05, 4  # distinct values per sample below which a feature is rounded; features that are looked at
+PER_ATOM = 8  # samples per atom whose codes are solved for, to find exact atoms
+SOLVED = 1e-9  # residual of a sample of unit mean square that is due to rounding errors
 
 
 @dataclass(frozen=True)
 class Slopes(FieldwiseSum):
     """Sums over samples, of codes z and scores g of their likelihood (up to a linear term, without effect here)."""
 
-    value: float
     gz: Array  # (m, m) g_i z_j
     slope: Array  # (m,) g_i'
     z2: Array  # (m,) z_i^2
@@ -87,8 +60,8 @@ class Slopes(FieldwiseSum):
     own2: Array  # (m, m) g_i z_i g_j z_j
 
 
-def sum_slopes(prior: Prior, messages: Messages, evidence: Array, weights: Weights) -> Slopes:
-    """Sum the likelihood of codes of samples and its derivatives; the score is (E[x | z] - z) / blur."""
+def sum_slopes(prior: Prior, messages: Messages, weights: Weights) -> Slopes:
+    """Sum derivatives of the likelihood of codes; the score is (E[x | z] - z) / blur."""
     codes, blur = messages.codes, messages.codes.blur
     z, kept = codes.seen, prior.variance / (prior.variance + blur)
     g, doubt = kept * codes.active * z, kept * codes.active * (1 - codes.active)
@@ -97,11 +70,11 @@ def sum_slopes(prior: Prior, messages: Messages, evidence: Array, weights: Weigh
     slope = each @ (kept * codes.active) + bend * (each @ (doubt * z * z))
     weighted, z2 = each[:, None] * g, z * z
     own = (weighted * g).T @ z2
-    return Slopes(float(each @ evidence), weighted.T @ z, slope, each @ z2, own, (weighted * z).T @ (g * z))
+    return Slopes(weighted.T @ z, slope, each @ z2, own, (weighted * z).T @ (g * z))
 
 
-def find_angles(sums: Slopes, n_samples: float) -> Angles:
-    """Compute value, slopes, curvatures and variances of the angles of pairs of atoms, as if codes were independent."""
+def find_angles(sums: Slopes, n_samples: float, value: float) -> Angles:
+    """Compute slopes, curvatures and variances of the angles of pairs of atoms, as if codes were independent."""
     C, slope, z2 = sums.gz / n_samples, sums.slope / n_samples, sums.z2 / n_samples
     own = np.diag(C)
     size, products = own[:, None] + own, np.outer(slope, z2)
@@ -109,7 +82,7 @@ def find_angles(sums: Slopes, n_samples: float) -> Angles:
     np.fill_diagonal(curvature, math.inf)
     variance = np.maximum(sums.g2_z2 + sums.g2_z2.T - 2 * sums.own2, 0) / n_samples**2
     np.fill_diagonal(variance, 0)
-    return Angles(sums.value / n_samples, C - C.T, curvature, variance)
+    return Angles(value, C - C.T, curvature, variance)
 
 
 def take_step(state: State, at: Angles) -> State:
@@ -138,11 +111,12 @@ class Learner:
         messages = exchange(self.Y, state.A, prior, self.sent, self.blur)
         self.sent, self.blur = messages.sent, max(messages.blur, self.rounding**2)
         self.evidence = measure_evidence(self.Y, state.A, prior, messages)
-        at = find_angles(sum_slopes(prior, messages, self.evidence, self.weights), float(np.sum(self.weights)))
+        value = float(np.average(self.evidence, weights=self.weights))
+        at = find_angles(sum_slopes(prior, messages, self.weights), float(np.sum(self.weights)), value)
         self.prior = learn(prior, messages, self.weights, self.rounding**2)
         if (
             self.prior.noise < FALLS * prior.noise
-        ):  # without noise, it falls by the same factor in all rounds: twice at once
+        ):  # without noise, it falls by this factor in each round: twice at once
             self.prior = replace(self.prior, noise=max(self.prior.noise**2 / prior.noise, self.rounding**2))
         state = replace(state, iteration=state.iteration + 1, value=at.value)
         if state.iteration <= FIRST_ROUNDS:
@@ -174,7 +148,7 @@ def is_settled(prior: Prior, before: Prior) -> bool:
 def learn(prior: Prior, messages: Messages, weights: Array, least_noise: float) -> Prior:
     """Learn the distributions from samples that are not ambiguous, unless nearly all are."""
     clear = weights * (messages.count_unknowns() < MOST_UNKNOWNS * messages.sent.shape[1])
-    if np.sum(clear) < (1 - MOST_AMBIGUOUS) * np.sum(weights):
+    if np.sum(clear) < LEAST_CLEAR * np.sum(weights):
         clear = weights
     return prior.learn(messages.codes, messages.errors, clear / np.sum(clear), least_noise)
 
@@ -192,62 +166,58 @@ class Ascent:
 
         def visit(rows: Array, start: int) -> Slopes:
             Y = rows.astype(np.float64, copy=False)
-            messages = pass_messages(Y, A, prior)
-            evidence = measure_evidence(Y, A, prior, messages)
             each = None if weights is None else weights[start : start + len(rows)]
-            return sum_slopes(prior, messages, evidence, each)
+            return sum_slopes(prior, pass_messages(Y, A, prior), each)
 
-        at = find_angles(self.samples.sum(visit), count_samples(self.samples))
-        state = take_step(replace(state, iteration=state.iteration + 1, value=at.value), at)
+        at = find_angles(self.samples.sum(visit), count_samples(self.samples), state.value)
+        state = take_step(replace(state, iteration=state.iteration + 1), at)
         return replace(state, reason=Reason.SMALL_RISE if at.rise < DONE * at.rise_by_chance else Reason.RUNNING)
 
 
-@dataclass(frozen=True)
-class Cleaned:
-    """Atoms and distributions of samples with sparse corruption."""
-
-    state: State
-    prior: Prior
-    gain: float  # of log-likelihood per entry over codes of any distributions, without corruption
-    climbs: tuple[tuple[float, int, Reason], ...]  # sample size, iterations and reason to end, per climb
-
-    @property
-    def is_better(self) -> bool:
-        """Whether the climb has converged, and corruption explains the samples better."""
-        return self.gain > LEAST_GAIN and self.state.reason is not Reason.MAX_ITER
-
-
 def climb_through_corruption(
-    samples: Samples, subset: Subset, lp: State, max_iter: int, observers: Sequence[Observer]
-) -> Cleaned:
+    samples: Samples,
+    subset: Subset,
+    lp: State,
+    max_iter: int,
+    observers: Sequence[Observer],
+    journal: Journal,
+    has_choice: bool,
+) -> dict[str, Any]:
     """Find atoms (n, n) of samples with sparse corruption: first on a subset, then on all samples if there is noise.
 
-    The climb starts from the l_1 norm of samples whose entries are limited, and its result is compared with the
-    likelihood of codes for the atoms of the l_p norm, whose state is given.
+    The climb starts from the l_1 norm of samples whose entries are limited. Returns what has been found about an
+    estimate, by its name: unless there is no choice, only the climbs if corruption does not explain the samples better
+    than codes for the atoms of the l_p norm, whose state is given.
     """
+    found = journal.once(lambda: climb_from_limited(samples, subset, lp, min(max_iter, MOST_ITER), observers))
+    is_better = found["gain"] > LEAST_GAIN and found["state"].reason is not Reason.MAX_ITER
+    if has_choice and not is_better and found["state"].reason is not Reason.STOPPED:
+        return {"climbs": found["climbs"]}
+    prior = Prior(**found["prior"])
+    return {"state": found["state"], "is_pilot": False, "corruption": prior, "climbs": found["climbs"]}
+
+
+def climb_from_limited(
+    samples: Samples, subset: Subset, lp: State, max_iter: int, observers: Sequence[Observer]
+) -> dict[str, Any]:
+    """Climb from samples whose entries are limited; return state, distributions, gain and climbs."""
     n_samples, n = subset.shape
     Y = subset.white.take(np.arange(n_samples)).astype(np.float64, copy=False)
     weights = np.ones(n_samples) if subset.samples.weights is None else subset.samples.weights
     limited = limit_entries(subset, Y)
     start = climb(State(find_start(limited.samples), SmoothNorm()), NewtonAscent(limited, PILOT_DONE), PILOT_ITER)
     codes = subset.encode(lp.A)
-    learner = Learner(
-        Y, weights, codes.rounding, Prior.guess(n, float(np.trace(limited.moments) / np.trace(subset.moments)))
-    )
-    state = climb(
-        replace(lp, A=start.A, iteration=0, reason=Reason.RUNNING), learner, min(max_iter, MOST_ITER), observers
-    )
+    guess = Prior.guess(n, float(np.trace(limited.moments) / np.trace(subset.moments)))
+    learner = Learner(Y, weights, codes.rounding, guess)
+    state = climb(replace(lp, A=start.A, iteration=0, reason=Reason.RUNNING), learner, max_iter, observers)
     gain = -math.inf if is_coarse(Y) else learner.compare(lp.A, codes)
     climbs = [(float(np.sum(weights)), state.iteration, state.reason)]
     if gain > LEAST_GAIN and state.reason is Reason.SMALL_RISE and n_samples < samples.shape[0]:
-        state = climb(
-            replace(state, iteration=0, reason=Reason.RUNNING),
-            Ascent(samples, learner.prior),
-            min(max_iter, MOST_ITER),
-            observers,
-        )
+        begin_again = replace(state, iteration=0, reason=Reason.RUNNING)
+        state = climb(begin_again, Ascent(samples, learner.prior), max_iter, observers)
         climbs.append((count_samples(samples), state.iteration, state.reason))
-    return Cleaned(state, learn_by_sample(learner, state.A), gain, tuple(climbs))
+    prior = asdict(learn_by_sample(learner, state.A))
+    return {"state": state, "prior": prior, "gain": gain, "climbs": tuple(climbs)}
 
 
 def is_coarse(Y: Array) -> bool:
@@ -258,8 +228,8 @@ def is_coarse(Y: Array) -> bool:
 def limit_entries(subset: Subset, Y: Array) -> Subset:
     """Limit the entries of samples (b, n) to what is usual for each feature, unless half of them are equal."""
     middle = np.median(Y, axis=0)
-    deviations = STD_PER_DEVIATION * np.median(np.abs(Y - middle), axis=0)
-    largest = np.where(deviations > 0, LIMIT * deviations, np.inf)
+    deviations = np.median(np.abs(Y - middle), axis=0)
+    largest = np.where(deviations > SOLVED, LIMIT * deviations, np.inf)
     rows = np.clip(Y, middle - largest, middle + largest)
     limited = ArraySamples(rows, subset.samples.n_threads, subset.samples.weights)
     few = ArraySamples(rows[:: max(1, len(rows) // subset.few.shape[0])], subset.samples.n_threads)

@@ -17,18 +17,14 @@ from elldict.corruption.prior import Posterior, Prior, log_gaussian
 from elldict.samples.base import Array
 from elldict.samples.order import Mask
 
-DAMPING = 0.8
-"""Fraction of new messages in those that are sent, so that they do not oscillate."""
-
-ROUNDS = 20
-"""Rounds after which messages for known atoms and distributions have converged, or never will."""
-
-FIRST_NOISE, FALL = 0.1, 0.4
-"""Variance of the noise in the first round, relative to the squared scale of corruption, and factor between rounds:
-without noise from the beginning, the first estimate of a sample would also be its last."""
-
-MOST_ROUNDS = 35
-"""Rounds after which noise is within rounding errors."""
+DAMPING = 0.8  # fraction of new messages in those that are sent, so that they do not oscillate
+ROUNDS = 20  # after which messages for known atoms and distributions have converged, or never will
+FIRST_NOISE, FALL = (
+    0.1,
+    0.4,
+)  # variance relative to that of corruption, and its factor per round: without noise from the
+# beginning, the first estimate of a sample would also be its last
+MOST_ROUNDS = 35  # after which noise is within rounding errors
 
 
 @dataclass(frozen=True)

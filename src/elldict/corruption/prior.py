@@ -11,16 +11,9 @@ from scipy.special import expit
 
 from elldict.samples.base import Array, Index
 
-LEAST_SHARE, MOST_SHARE = 1e-9, 0.98
-"""Bounds of the posterior variance relative to that of the noise: beyond, messages overflow or are only noise."""
-
-LEAST_SPREAD = 1e-3
-"""Smallest variance of corruption about its size, relative to the squared size: corruption of a single size is allowed,
-but the size has to be learned from an inaccurate one."""
-
-LEAST_RATE, MOST_RATE = 1e-6, 0.9
-LEAST_DENSITY = 1e-4
-"""Bounds of probabilities, so that their odds are finite: of errors, and of codes (also from one)."""
+LEAST_SHARE, MOST_SHARE = 1e-9, 0.98  # of a variance that is left: beyond, messages overflow, or are only noise
+LEAST_SPREAD = 1e-3  # variance of corruption, relative to its squared size, which has to be learned
+LEAST_RATE, MOST_RATE, LEAST_DENSITY = 1e-6, 0.9, 1e-4  # probabilities whose odds are finite
 
 
 @dataclass(frozen=True)
