@@ -33,7 +33,7 @@ LAYERS = [  # a module imports from its own layer and from those before it
 ]
 CORE = ("samples", "solver", "errors", "fit.py", "result.py", "warnings.py")
 ESTIMATORS = ["estimator", "dictionary_learning", "ica", "validation", "transform", "denoising", "history", "progress"]
-MOST_LINES = {"core": 3225, "estimators": 1960, "native": 500, "file": 400}
+MOST_LINES = {"core": 3230, "estimators": 1960, "native": 500, "file": 400}
 MOST_CONSTANTS = 83
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 

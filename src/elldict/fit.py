@@ -190,8 +190,8 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
     findings += check_components(state, gaussian[order], estimate.statistics)
     corruption = estimate.corruption
-    if corruption is None and not whitening.is_white and estimate.model is None:
-        findings += check_entries(estimate.white, estimate.order, state, options.refine)
+    if corruption is None and estimate.model is None:
+        findings += check_entries(estimate.white, whitening, estimate.order, state, options.refine)
     if errors is None:
         errors = np.where(exact, ROUNDING, np.nan)
     density = density.arrange(order, signs)

@@ -90,7 +90,9 @@ def check_components(state: State, is_gaussian: Mask, statistics: Statistics) ->
         )
 
 
-def check_entries(samples: Samples, order: Order | None, state: State, refine: str | None) -> Iterator[Finding]:
+def check_entries(
+    samples: Samples, whitening: Whitening, order: Order | None, state: State, refine: str | None
+) -> Iterator[Finding]:
     """Check whether entries of samples that are not white look corrupted, after a fit that knows no corruption."""
     if state.reason is Reason.STOPPED or refine is None:
         return
@@ -100,7 +102,7 @@ def check_entries(samples: Samples, order: Order | None, state: State, refine: s
             "refine='sparse-corruption' was not applied: sparse codes and corrupted entries do not explain the samples "
             "better than codes alone, or samples are too few. Components are those without it. Use refine='auto'.",
         )
-    elif order is not None and 1 < len(state.A) == samples.shape[1]:
+    elif order is not None and 1 < len(state.A) == len(whitening.mean) and not whitening.is_white:
         rows = samples.take(order.thin_out(max(1, int(order.n_samples / CHECKED))).index)
         if look_corrupted(rows - np.mean(rows, axis=0), state.A):
             yield Finding(
