@@ -22,7 +22,7 @@ BOUNDARY = {"__init__.py", "cli.py", "mne.py", "plot.py", "rotation.py"}
 
 LAYERS = [  # a module imports from its own layer and from those before it
     {"exceptions", "datasets", "metrics", "theory", "samples", "atomic", "archive", "blas"},
-    {"solver"},
+    {"solver", "corruption"},
     {"errors", "warnings", "result"},
     {"fit"},
     {"history", "validation"},
@@ -36,8 +36,8 @@ ESTIMATORS = ["estimator", "dictionary_learning", "ica", "validation", "transfor
 FILES = [ROOT / "samples" / f"{name}.py" for name in ("files", "formats", "open", "output", "tables")]
 """What no fit of an array enters; opened with it, because estimators accept names of files."""
 
-MOST_LINES = {"core": 3120, "files": 1140, "estimators": 2030, "native": 500, "file": 400}
-MOST_CONSTANTS = 77
+MOST_LINES = {"core": 3250, "files": 1140, "estimators": 2100, "native": 500, "file": 400}
+MOST_CONSTANTS = 87
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 
 

@@ -46,9 +46,11 @@ class LpDictionaryLearning(LpEstimator):
         'auto': Newton steps for pairs of atoms, first on subsamples, from starts that do not depend on a seed. 'power':
         the generalized power method of the paper, from a random start, for sparse codes only; it uses the l_p norm
         alone.
-    refine : {'auto'} or None, default='auto'
+    refine : {'auto', 'sparse-corruption'} or None, default='auto'
         Stage after the l_p norm. 'auto': maximum likelihood, unless it does not improve on the l_p norm for held-out
-        samples. With ``solver='power'``, or fewer atoms than directions, there is none. None: none.
+        samples. With ``solver='power'``, or fewer atoms than directions, there is none. 'sparse-corruption': the
+        likelihood of samples some of whose entries are corrupted by large errors, unless it does not explain the
+        samples better. Needs all atoms, ``whiten=False``, and codes that are mostly zero. None: none.
     normalize : {'auto', 'samples'} or None, default='auto'
         Whether samples of large norm are scaled down: a sample y is divided by the root of ``|y|**2`` plus its median.
         In images, recordings and word vectors, the codes of a sample are often large together. 'samples': always.
@@ -122,7 +124,13 @@ class LpDictionaryLearning(LpEstimator):
     status_ : str
         Why the fit ended, and what it maximised.
     refined_ : str or None
-        'likelihood' if atoms maximise the likelihood, None if they are those of the l_p norm or another pilot.
+        'likelihood' or 'sparse-corruption' if atoms maximise such a likelihood, None if they are those of the l_p norm
+        or another pilot.
+    corruption_rate_ : float
+        With ``refine='sparse-corruption'``: fraction of the entries that are corrupted, 0 if there seem to be none.
+    corruption_scale_ : float
+        With ``refine='sparse-corruption'``: root mean square of the corruption of such an entry, in the units of X, or
+        in standard deviations of a feature if these are standardised. 0 if there seems to be none.
     history_ : tuple of Iteration
         All iterations.
     warnings_ : tuple of (str, str)
@@ -152,6 +160,7 @@ class LpDictionaryLearning(LpEstimator):
 
     _rules: ClassVar[Rules] = {
         **SHARED_RULES,
+        "refine": allow("auto", "sparse-corruption", None),
         "center": BOOLEAN,
         "whiten": BOOLEAN,
         "transform_algorithm": allow("linear", "threshold", "hard_threshold", "top_k", "posterior"),
@@ -204,6 +213,11 @@ class LpDictionaryLearning(LpEstimator):
                 f"The 'p' parameter of {type(self).__name__} must be above 2 for fewer components than features "
                 "without whitening: directions of small variance have the smallest norm. Got "
                 f"{self.p!r} instead. Use whiten=True, or n_components=None."
+            )
+        if self.n_components is not None and self.n_components < shape[1] and self.refine == "sparse-corruption":
+            raise InvalidParameterError(
+                f"The 'n_components' parameter of {type(self).__name__} must be None with refine='sparse-corruption': "
+                f"errors of entries are recognised by what no atom explains. Got {self.n_components} instead."
             )
         return self.n_components, []
 

@@ -56,6 +56,9 @@ from elldict.validation import (
 )
 from elldict.warnings import Finding
 
+if TYPE_CHECKING:
+    from elldict.corruption.prior import Prior
+
 FloatArray = NDArray[np.floating[Any]]
 """Array of single or double precision; of torch or another library if the samples were."""
 
@@ -103,8 +106,11 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     history_: tuple[Iteration, ...]
     warnings_: tuple[tuple[str, str], ...]
     n_samples_seen_: int
+    corruption_rate_: float
+    corruption_scale_: float
     _distribution: Distribution
     _total_weight: float
+    _corruption: Prior | None = None
 
     if TYPE_CHECKING:  # scikit-learn's method, for type checkers
 
@@ -290,6 +296,18 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.converged_ = result.converged
         self.status_ = result.status
         self.refined_ = None if result.pilot == "" or result.is_pilot else "likelihood"
+        self._keep_corruption(result.corruption)
+
+    def _keep_corruption(self, corruption: Prior | None) -> None:
+        """Set the attributes of a fit that has looked for corrupted entries; delete those of an earlier fit."""
+        for name in ("_corruption", "corruption_rate_", "corruption_scale_"):
+            self.__dict__.pop(name, None)
+        if self.refine == "sparse-corruption":
+            self._corruption = corruption
+            self.corruption_rate_ = 0.0 if corruption is None else corruption.rate
+            self.corruption_scale_ = 0.0 if corruption is None else corruption.scale
+        if corruption is not None:
+            self.refined_ = "sparse-corruption"
 
     def _choose_unit(self) -> float:
         """Choose the factor by which codes are divided."""
@@ -378,7 +396,8 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def denoise(self, X: Any, *, noise_std: float | None = None, out: PathLike | None = None) -> Any:
         """Compute samples without noise, from the posterior means of their codes.
 
-        Parameters of `transform` are not used.
+        Parameters of `transform` are not used. After a fit with ``refine='sparse-corruption'``, corrupted entries are
+        recognised in each sample, and their errors removed, too.
 
         Parameters
         ----------
@@ -398,6 +417,11 @@ class LpEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         noise = None if noise_std is None else check_noise(noise_std)
         X = self._check_samples(X, "denoise")
+        if self._corruption is not None:
+            from elldict.corruption.denoise import make_cleaner  # noqa: PLC0415  optional
+
+            cleaner = chain(widen, make_cleaner(self._corruption, to_numpy(self.mixing_), self._offset, noise))
+            return map_samples(X, cleaner, self.n_features_in_, find_precision(X))  # type: ignore[no-any-return]
         decoder = make_decoder(to_numpy(self.mixing_), self._offset)
         rule = chain(self._encoder, self._make_posterior_mean(noise), decoder)
         if out is not None:

@@ -7,6 +7,7 @@ import inspect
 __all__ = [
     "ClusterError",
     "ConvertedFileWarning",
+    "CorruptedEntriesWarning",
     "DataChangedWarning",
     "NoCheckpointWarning",
     "NotIdentifiableWarning",
@@ -36,6 +37,10 @@ class ClusterError(RuntimeError):
 
 class ConvertedFileWarning(UserWarning):
     """A file of samples is converted to a temporary file: it cannot be read in place, and is too large for memory."""
+
+
+class CorruptedEntriesWarning(UserWarning):
+    """Some entries of the samples seem to be corrupted, or were said to be and do not seem so."""
 
 
 class DataChangedWarning(UserWarning):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from elldict.errors.exact import find_exact
 from elldict.errors.splits import estimate_errors, list_splits
 from elldict.result import Result, order_and_sign
-from elldict.samples.arrays import ArraySamples, SelectedSamples, scale_weights
+from elldict.samples.arrays import ArraySamples, drop_weightless
 from elldict.samples.base import STORED_BYTES, Array, Index, Samples, Weights, weigh
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Mask, Order, find_order
@@ -36,7 +36,10 @@ from elldict.solver.select import (
     view,
 )
 from elldict.solver.starts import draw_start, find_start
-from elldict.warnings import check_components, check_samples, find_gaussian
+from elldict.warnings import check_components, check_entries, check_samples, find_gaussian
+
+if TYPE_CHECKING:
+    from elldict.corruption.prior import Prior
 
 PILOT_SAMPLES, PILOT_SAMPLES_PER_DIRECTION = 2000, 30  # to choose pilots: minimum, and per direction
 PILOT_GROWTH, GROWTH = 8, 8  # growth factors of the sample size: for the end of the pilot, then for the likelihood
@@ -52,7 +55,7 @@ class Options:
     n_components: int | None = None
     p: float = 3.0
     solver: str = "auto"  # or "power"
-    refine: str | None = "auto"  # None: l_p only
+    refine: str | None = "auto"  # "sparse-corruption"; None: l_p only
     normalize: str | None = "auto"  # "samples", None
     center: bool = False
     whiten: bool = False
@@ -76,6 +79,7 @@ class Estimate:
     model: Model = None
     pilot: str = ""
     is_pilot: bool = False  # whether the atoms are those of the pilot
+    corruption: Prior | None = None  # distributions of codes and errors, if samples have sparse corruption
     climbs: tuple[tuple[float, int, Reason], ...] = ()  # sample size, iterations and reason to end, per climb
 
     @property
@@ -134,14 +138,6 @@ def fit(
     return make_result(estimate, options, exact, errors)
 
 
-def drop_weightless(samples: Samples, groups: NDArray[Any] | None) -> tuple[Samples, NDArray[Any] | None]:
-    """Leave out samples of weight zero, and bring weights to their final scale."""
-    assert samples.weights is not None
-    index = np.flatnonzero(samples.weights)
-    kept = SelectedSamples(samples, index, scale_weights(samples.weights[index]))
-    return kept, None if groups is None else groups[index]
-
-
 def fit_columns(part: Samples, options: Options, like: Estimate, journal: Journal) -> Array:
     """Fit a part of the samples and return its mixing matrix; zeros if all its samples are equal.
 
@@ -169,8 +165,12 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
     A, order = estimate.state.A, estimate.order
     if order is None or estimate.state.reason is not Reason.ROUNDING:
         return np.zeros(len(A), dtype=bool)
-    some = order.thin_out(find_stride(order, len(A)))
-    return find_exact(estimate.white.take(some.index) @ A.T)
+    rows = estimate.white.take(order.thin_out(find_stride(order, len(A))).index)
+    if estimate.corruption is None:
+        return find_exact(rows @ A.T)
+    from elldict.corruption.climb import solve  # noqa: PLC0415  optional
+
+    return find_exact(solve(rows, A, estimate.corruption))
 
 
 def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
@@ -189,6 +189,9 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         gaussian = find_gaussian(density.negentropy, estimate.order.n_samples) & ~exact
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
     findings += check_components(state, gaussian[order], estimate.statistics)
+    corruption = estimate.corruption
+    if corruption is None and estimate.model is None:
+        findings += check_entries(estimate.white, whitening, estimate.order, state, options.refine)
     if errors is None:
         errors = np.where(exact, ROUNDING, np.nan)
     density = density.arrange(order, signs)
@@ -203,6 +206,8 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         objective=float(np.mean(power)),
         density=density if estimate.model is not None else density.rescale(unit),
         normalization=None if estimate.model is None else Normalization(estimate.model.median * unit**2),
+        corruption=None if corruption is None else corruption.arrange(order).rescale(unit),
+        refine=options.refine,
         state=state,
         pilot=estimate.pilot,
         is_pilot=estimate.is_pilot,
@@ -247,6 +252,8 @@ def find_atoms(
     estimate = Estimate(State(np.eye(k)[:m], Lp(options.p)), whitening, statistics, samples)
     if options.solver == "power" or m < k:
         return climb_lp(estimate, m, options, observers, journal)
+    if options.refine == "sparse-corruption":
+        return climb_corrupted(estimate, options, observers, like, journal)
     return climb_likelihood(estimate, options, observers, like, journal)
 
 
@@ -263,6 +270,21 @@ def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[O
     begin, ascent = State(start, Lp(options.p)), PowerAscent(white, options.tol)
     state = climb(begin, ascent, options.max_iter, observers, journal)
     return replace(estimate, state=state, climbs=((estimate.statistics.n_samples, state.iteration, state.reason),))
+
+
+def climb_corrupted(
+    estimate: Estimate, options: Options, observers: Sequence[Observer], like: Estimate | None, journal: Journal
+) -> Estimate:
+    """Climb the l_p norm, then the likelihood with sparse corruption if it is better, or was better for `like`."""
+    from elldict.corruption.climb import climb_through_corruption  # noqa: PLC0415  optional
+
+    lp = climb_likelihood(estimate, replace(options, refine=None), observers, like, journal)
+    order, n, state = lp.order, lp.samples.shape[1], lp.state
+    if order is None or state.reason is Reason.STOPPED or not 1 < len(state.A) == n or (like and not like.corruption):
+        return lp
+    subset = lp.gather(order.thin_out(max(1, find_stride(order, n) // 2)))
+    found = climb_through_corruption(lp.white, subset, state, options.max_iter, observers, journal, like is None)
+    return replace(lp, **{**found, "climbs": (*lp.climbs, *found["climbs"])})
 
 
 def climb_likelihood(

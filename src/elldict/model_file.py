@@ -8,7 +8,7 @@ import json
 import math
 import os
 import zipfile
-from dataclasses import astuple, fields
+from dataclasses import asdict, astuple, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from elldict.solver.density import Density, get_grid
 from elldict.validation import check_parameters
 
 if TYPE_CHECKING:
+    from elldict.corruption.prior import Prior
     from elldict.estimator import LpEstimator
 
 __all__ = ["ModelFileError", "load"]
@@ -174,10 +175,23 @@ def pack(model: LpEstimator) -> tuple[Header, Arrays]:
         "fitted": {name: to_plain(getattr(model, name)) for name in SCALARS},
         "likelihood": density.value,
         "median": None if normalization is None else normalization.median,
+        "corruption": pack_corruption(model),
         "warnings_": model.warnings_,
         "feature_names_in_": list(map(str, getattr(model, "feature_names_in_", ()))),
     }
     return header, arrays
+
+
+def pack_corruption(model: LpEstimator) -> Header | None:
+    """Return the distributions of a fit for sparse corruption; None of any other fit, empty if it has found none."""
+    if not hasattr(model, "corruption_rate_"):
+        return None
+    if model._corruption is None:
+        return {}
+    return {
+        name: to_plain(value) if np.ndim(value) == 0 else value.tolist()
+        for name, value in asdict(model._corruption).items()
+    }
 
 
 def is_dictionary(model: LpEstimator) -> bool:
@@ -227,6 +241,8 @@ def unpack(header: Header, arrays: Arrays) -> LpEstimator:
     model.components_ = model.mixing_.T if is_dictionary(model) else model.unmixing_
     model.unmixing_ = arrays.get("unmixing", model.components_)
     model._distribution = read_distribution(header, arrays)
+    if (corruption := take(header, "corruption", dict | None)) is not None:
+        model._keep_corruption(read_corruption(corruption, model.n_components_) if corruption else None)
     rows = arrays["history"].tolist()
     model.history_ = tuple(Iteration(int(stage), int(iteration), *others) for stage, iteration, *others in rows)
     model.warnings_ = tuple((str(category), str(text)) for category, text in take(header, "warnings_", list))
@@ -267,6 +283,23 @@ def check_arrays(arrays: Arrays, m: int, n: int) -> None:
             raise ValueError(f"array {name!r} has {found}, expected {shape} and {dtype}")
         if name not in ("atom_error", "history") and not np.all(np.isfinite(array)):
             raise ValueError(f"array {name!r} holds NaN or infinity")
+
+
+def read_corruption(numbers: Header, m: int) -> Prior:
+    """Return the distributions of codes and of errors of entries."""
+    from elldict.corruption.prior import Prior  # noqa: PLC0415  optional
+
+    if differing := numbers.keys() ^ {field.name for field in fields(Prior)}:
+        raise ValueError(f"its corruption has no {min(differing)!r:.60}, or one that is not expected")
+    values = {name: np.array(value, dtype=np.float64) for name, value in numbers.items()}
+    for name, value in values.items():
+        if value.shape != ((m,) if name in ("density", "variance") else ()):
+            raise ValueError(f"{name!r} of its corruption has shape {value.shape}, expected one number or {m}")
+        least = -1.0 if name == "center" else 0.0
+        if not np.all(np.isfinite(value) & (value > least)) or (name in ("density", "rate") and np.any(value >= 1)):
+            raise ValueError(f"{name!r} of its corruption is out of range")
+    density, variance, *others = (values[field.name] for field in fields(Prior))
+    return Prior(density, variance, *(value.item() for value in others))
 
 
 def read_distribution(header: Header, arrays: Arrays) -> Distribution:

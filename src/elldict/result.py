@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from elldict.samples.normalization import Normalization
 from elldict.solver.climb import Reason, State
 from elldict.solver.density import Density
 from elldict.warnings import Finding
+
+if TYPE_CHECKING:
+    from elldict.corruption.prior import Prior
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Result:
     is_pilot: bool  # whether the fit ended with the pilot
     n_iter: int
     n_passes: float
+    refine: str | None = "auto"  # the likelihood that was asked for
+    corruption: Prior | None = None  # distributions of codes and errors, if samples have sparse corruption
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -39,8 +45,12 @@ class Result:
         """Why the last climb ended, and which objective it maximised."""
         if self.pilot == "":
             return self.state.reason.value
+        if self.corruption is not None:
+            return f"{self.state.reason.value}; likelihood of samples with sparse corruption"
         if self.is_pilot:
-            return f"{self.state.reason.value}; {self.pilot} only: likelihood not requested, or no better"
+            corrupted = self.refine == "sparse-corruption"
+            why = "sparse corruption does not explain the samples" if corrupted else "likelihood not requested, or no"
+            return f"{self.state.reason.value}; {self.pilot} only: {why} better"
         model = "raw samples" if self.normalization is None else "normalised samples"
         return f"{self.state.reason.value}; likelihood of {model}, from {self.pilot}"
 

@@ -121,6 +121,8 @@ def check_parameters(estimator: BaseEstimator, rules: Rules) -> None:
             raise InvalidParameterError(
                 f"The {name!r} parameter of {kind} must be {rule.expected}. Got {value!r} instead.{reason}"
             )
+    if estimator.refine == "sparse-corruption":
+        check_corruption(estimator, kind)
     if estimator.solver == "power" and estimator.p < 2:
         raise InvalidParameterError(
             f"The 'p' parameter of {kind} must be above 2 with solver='power', which maximises the l_p norm; below 2 "
@@ -131,6 +133,21 @@ def check_parameters(estimator: BaseEstimator, rules: Rules) -> None:
             f"The 'normalize' parameter of {kind} must be 'auto' or None with solver='power', which is applied to "
             "samples as they are. Got 'samples' instead. Use solver='auto'."
         )
+
+
+def check_corruption(estimator: BaseEstimator, kind: str) -> None:
+    """Raise an error if other parameters do not go with sparse corruption of the entries."""
+    reasons = (
+        ("whiten", estimator.whiten, False, "whitening spreads the corruption of an entry over all others"),
+        ("solver", estimator.solver == "power" and "power", "auto", "the paper's method knows no corruption"),
+        ("normalize", estimator.normalize == "samples" and "samples", None, "the norm of a sample is corrupted, too"),
+    )
+    for name, found, expected, reason in reasons:
+        if found:
+            raise InvalidParameterError(
+                f"The {name!r} parameter of {kind} must be {expected!r} with refine='sparse-corruption': {reason}. Got "
+                f"{found!r} instead."
+            )
 
 
 def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool, is_batch: bool = False) -> Any:

@@ -8,15 +8,31 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
-from elldict.samples.base import Array, Index
-from elldict.samples.order import Mask
+from elldict.exceptions import CorruptedEntriesWarning, NotIdentifiableWarning, NotWhiteWarning, RankWarning
+from elldict.samples.base import Array, Index, Samples
+from elldict.samples.order import Mask, Order
 from elldict.samples.statistics import Statistics
 from elldict.samples.whitening import Whitening
 from elldict.solver.climb import Reason, State
 
 FAR_FROM_WHITE = 2.0
 """Ratio of the largest to the smallest variance of a direction above which atoms may not be orthogonal."""
+
+HEAVIER, LEAST_HEAVIER = 0.3, 0.1
+"""Excess kurtosis of features beyond that of other directions, relative and absolute, from which entries may be
+corrupted; a tenth of them, by one standard deviation of a nonzero code, adds 0.4. Codes have to leave as much of it."""
+
+ALONG = 0.5
+"""Mean fourth power of the largest entries of atoms from which these are features."""
+
+DEPENDENT = 1.25
+"""Variance of the squared norm of samples, relative to that for independent entries, if they are dependent."""
+
+LIMIT = 4.4
+"""Limit of entries, in median absolute deviations: three standard deviations of Gaussian ones."""
+
+CHECKED = 1000
+"""Number of samples whose entries are checked, about."""
 
 MOST_NAMED = 10
 """Maximum number of components listed in a warning."""
@@ -72,6 +88,68 @@ def check_components(state: State, is_gaussian: Mask, statistics: Statistics) ->
             f"The last climb did not converge within max_iter={state.iteration} iterations; its last step had size "
             f"{state.length:.2g}. Increase max_iter.",
         )
+
+
+def check_entries(
+    samples: Samples, whitening: Whitening, order: Order | None, state: State, refine: str | None
+) -> Iterator[Finding]:
+    """Check whether entries of samples that are not white look corrupted, after a fit that knows no corruption."""
+    if state.reason is Reason.STOPPED or refine is None:
+        return
+    if refine == "sparse-corruption":
+        yield Finding(
+            CorruptedEntriesWarning,
+            "refine='sparse-corruption' was not applied: sparse codes and corrupted entries do not explain the samples "
+            "better than codes alone, or samples are too few. Components are those without it. Use refine='auto'.",
+        )
+    elif order is not None and 1 < len(state.A) == len(whitening.mean) and not whitening.is_white:
+        rows = samples.take(order.thin_out(max(1, int(order.n_samples / CHECKED))).index)
+        if look_corrupted(rows - np.mean(rows, axis=0), state.A):
+            yield Finding(
+                CorruptedEntriesWarning,
+                "Some entries of X look corrupted: features have heavier tails than other directions, which codes do "
+                "not explain. Set refine='sparse-corruption' if these are errors; components may be wrong otherwise.",
+            )
+
+
+def look_corrupted(rows: Array, A: Array) -> bool:
+    """Return whether features have heavier tails than other directions, for another reason than atoms along them.
+
+    Corruption of entries is sparse in the features, as codes are in the atoms. If independent codes for atoms A (n, n)
+    do not explain the tails of features, they are due to corruption. If these atoms are features, they explain all, but
+    features are not independent when their largest entries are limited.
+    """
+    n = len(A)
+    directions = np.linalg.qr(np.random.default_rng(0).standard_normal((n, n)))[0]
+    cumulants = measure_cumulants(rows @ A.T)[1]
+    tails, unexplained = [], []
+    for each in (np.eye(n), directions):
+        variances, fourth = measure_cumulants(rows @ each.T)
+        squares = np.maximum(variances, np.finfo(float).tiny) ** 2
+        tails.append(float(np.median(fourth / squares)))
+        unexplained.append(float(np.median((fourth - (each @ A.T) ** 4 @ cumulants) / squares)))
+    other = max(tails[1], 0.0)
+    if tails[0] < (1 + HEAVIER) * other + LEAST_HEAVIER:
+        return False
+    are_features = np.mean(np.max(np.abs(A), axis=1) ** 4) > ALONG
+    return bool(are_features or unexplained[0] - max(unexplained[1], 0.0) > HEAVIER * tails[0]) and are_dependent(rows)
+
+
+def measure_cumulants(Z: Array) -> tuple[Array, Array]:
+    """Compute variances and fourth cumulants of columns whose mean is zero."""
+    squares = Z * Z
+    variances = np.mean(squares, axis=0)
+    return variances, np.mean(squares * squares, axis=0) - 3 * variances**2
+
+
+def are_dependent(rows: Array) -> bool:
+    """Return whether limited entries of the same samples (b, n) are large together, as sums of sparse codes are."""
+    rows = rows - np.median(rows, axis=0)
+    limits = LIMIT * np.median(np.abs(rows), axis=0)
+    if np.any(limits <= 1e-6 * np.std(rows, axis=0)):  # most entries are zero: features are sparse themselves
+        return False
+    squares = np.clip(rows, -limits, limits) ** 2
+    return bool(np.var(np.sum(squares, axis=1)) > DEPENDENT * np.sum(np.var(squares, axis=0)))
 
 
 def find_gaussian(negentropy: Array, n_samples: float) -> Mask:

@@ -28,7 +28,8 @@ SPAN_TOLERANCE = 1e-9
 def find_exact(Z: Array) -> Mask:
     """Find the exact atoms (m,) from codes (r, m) of a subsample, one code per direction."""
     _, m = Z.shape
-    X = Z / np.sqrt(np.mean(Z * Z, axis=0))
+    size = np.sqrt(np.sum(Z * Z, axis=0) / max(len(Z), 1))
+    X = Z / np.where(size > 0, size, 1)
     zero = np.abs(X) < ZERO
     exact = np.zeros(m, dtype=bool)
     for i in np.flatnonzero(np.sum(zero, axis=0) >= max(MARGIN * m, m + 3)):

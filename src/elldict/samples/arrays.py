@@ -6,6 +6,7 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.samples.base import Array, Index, LocalSamples, S, Samples, Visit, Weights
 
@@ -74,6 +75,14 @@ def scale_weights(weights: Array) -> Array:
         return weights
     weights = weights / np.max(weights)
     return np.asarray(weights * (np.sum(weights) / np.sum(weights**2)))
+
+
+def drop_weightless(samples: Samples, groups: NDArray[Any] | None) -> tuple[Samples, NDArray[Any] | None]:
+    """Leave out samples of weight zero, and bring weights to their final scale."""
+    assert samples.weights is not None
+    index = np.flatnonzero(samples.weights)
+    kept = SelectedSamples(samples, index, scale_weights(samples.weights[index]))
+    return kept, None if groups is None else groups[index]
 
 
 def to_numpy(array: Any) -> Array:

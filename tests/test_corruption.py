@@ -1,0 +1,374 @@
+"""Sparse corruption: posteriors and messages against their definitions, recovery, and never worse than the l_p norm."""
+
+import copy
+import subprocess
+import sys
+import warnings
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from elldict.archive import read_archive, write_archive
+from elldict.corruption.climb import find_angles, solve, sum_slopes
+from elldict.corruption.messages import begin, exchange, explain, measure_evidence, pass_messages
+from elldict.corruption.prior import Mixture, Prior
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.dictionary_learning import LpDictionaryLearning
+from elldict.errors.exact import find_exact
+from elldict.exceptions import CorruptedEntriesWarning
+from elldict.fit import Options, fit
+from elldict.ica import LpICA
+from elldict.metrics import recovery_error
+from elldict.model_file import ModelFileError, load
+from elldict.samples.arrays import ArraySamples
+from elldict.solver.steps import rotate
+from elldict.theory import cramer_rao_bound
+from elldict.validation import InvalidParameterError
+from tests.fits import assert_same, assert_same_fit, draw, draw_atoms
+
+N, R, RATE = 16, 3000, 0.1
+PRIOR = Prior(np.full(N, 0.2), np.ones(N), rate=RATE, center=1.0, spread=0.02, noise=0.01)
+MIXTURES = [Mixture(0.3, 1.0, 0.0), Mixture(0.1, 0.2, 0.05, center=1.5)]
+
+
+def make(r=R, n=N, size=1.0, **options):
+    """Make samples with corrupted entries, their dictionary and codes."""
+    return make_bernoulli_gaussian(r, n, corruption=size, **{"density": 0.2, "random_state": 0, **options})
+
+
+def fit_corrupted(X, **options):
+    return LpDictionaryLearning(refine="sparse-corruption", **options).fit(X)
+
+
+def fit_lp(X):
+    return LpDictionaryLearning(refine=None, error_bars=False).fit(X)
+
+
+@pytest.fixture(scope="module")
+def corrupted():
+    X, dictionary, codes = make()
+    X.setflags(write=False)
+    return X, dictionary, codes @ dictionary
+
+
+@pytest.fixture(scope="module")
+def model(corrupted):
+    return fit_corrupted(corrupted[0])
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    X, dictionary, codes = make(noise_std=0.1)
+    return X, dictionary, codes @ dictionary, fit_corrupted(X)
+
+
+# Distributions and messages
+
+
+@pytest.mark.parametrize("mixture", MIXTURES, ids=["codes", "errors"])
+@pytest.mark.parametrize("seen", [-1.7, 0.05, 0.4, 2.0])
+def test_posterior_moments_match_quadrature(mixture, seen):
+    blur, p = 0.07, mixture.probability
+    parts = [(1 - p, 0.0, mixture.narrow + 1e-12), (p / 2, mixture.center, mixture.wide)]
+    parts.append((p / 2, -mixture.center, mixture.wide))
+
+    def weigh(x):
+        prior = sum(share * norm.pdf(x, mean, np.sqrt(variance)) for share, mean, variance in parts)
+        return prior * norm.pdf(seen, x, np.sqrt(blur))
+
+    total, first, second = (
+        quad(lambda x, k=k: x**k * weigh(x), -8, 8, points=[0, -1e-5, 1e-5], limit=500, epsabs=1e-13)[0]
+        for k in range(3)
+    )
+    found = mixture.observe(np.array([[seen]]), blur)
+    assert mixture.log_density(np.array([[seen]]), blur) == pytest.approx(np.log(total), abs=1e-4)
+    assert found.mean == pytest.approx(first / total, abs=1e-5)
+    assert found.variance == pytest.approx(second / total - (first / total) ** 2, abs=1e-5)
+
+
+@pytest.mark.parametrize("mixture", MIXTURES, ids=["codes", "errors"])
+def test_posterior_mean_and_variance_are_derivatives_of_the_log_density(mixture):
+    z, blur, h = np.linspace(-3, 3, 41)[None], 0.1, 1e-4
+    logs = [mixture.log_density(z + shift, blur) for shift in (-h, 0, h)]
+    found = mixture.observe(z, blur)
+    np.testing.assert_allclose(found.mean, z + blur * (logs[2] - logs[0]) / (2 * h), atol=1e-6)  # Tweedie
+    second = (logs[2] - 2 * logs[1] + logs[0]) / h**2
+    np.testing.assert_allclose(found.variance, blur + blur**2 * second, atol=1e-6)
+
+
+def test_prior_is_learned_from_values_seen_through_noise(rng):
+    r, wrong = 4000, replace(PRIOR, density=np.full(N, 0.5), rate=0.3, center=0.6, spread=0.3, noise=0.1)
+    x = rng.standard_normal((r, N)) * (rng.random((r, N)) < PRIOR.density)
+    e = rng.choice([-1.0, 1.0], (r, N)) * PRIOR.center + np.sqrt(PRIOR.spread) * rng.standard_normal((r, N))
+    e = np.where(rng.random((r, N)) < PRIOR.rate, e, np.sqrt(PRIOR.noise) * rng.standard_normal((r, N)))
+    x, e, prior = x + 0.1 * rng.standard_normal((r, N)), e + 0.1 * rng.standard_normal((r, N)), wrong
+    for _ in range(60):
+        prior = prior.learn(prior.codes.observe(x, 0.01), prior.errors.observe(e, 0.01), np.full(r, 1 / r), 1e-12)
+    found, true = ([p.density.mean(), p.variance.mean(), p.rate, p.center] for p in (prior, PRIOR))
+    # standard errors with r n = 64,000 values, of which 12,800 and 6,400 are active, are below 1.3 %
+    assert found == pytest.approx(true, rel=0.05)
+    assert [prior.spread, prior.noise] == pytest.approx([PRIOR.spread, PRIOR.noise], rel=0.1)
+
+
+def test_evidence_without_corruption_is_the_log_density_of_codes(rng):
+    A, noise = draw_atoms(N), 0.05
+    Y = draw("sparse", 500, N) @ A + np.sqrt(noise) * rng.standard_normal((500, N))
+    prior = Prior(np.full(N, 0.3), np.ones(N), rate=1e-9, center=0.0, spread=1.0, noise=noise)
+    found = measure_evidence(Y, A, prior, pass_messages(Y, A, prior))
+    true = prior.codes.log_density(Y @ A.T, noise).sum(axis=1)
+    np.testing.assert_allclose(found, true, atol=1e-3)
+
+
+def test_slopes_are_those_of_the_log_density_of_codes():
+    """At messages that are kept: the part of the evidence that depends on the atoms."""
+    A, angle = draw_atoms(N), 1e-4
+    Y = draw("sparse", 400, N) @ A
+    messages = exchange(Y, A, PRIOR, *begin(Y, PRIOR))
+    clean, blur = messages.codes.seen @ A, messages.codes.blur
+    turn = np.zeros((N, N))
+    turn[0, 1], turn[1, 0] = angle, -angle
+    values = [np.mean(np.sum(PRIOR.codes.log_density(clean @ rotate(A, t).T, blur), axis=1)) for t in (turn, -turn)]
+    slope = find_angles(sum_slopes(PRIOR, messages, None), 400, 0.0).slope[0, 1]
+    assert slope / blur == pytest.approx((values[0] - values[1]) / (2 * angle), rel=1e-4)
+
+
+def test_integer_weights_of_slopes_are_repeated_samples(rng):
+    A, Y, weights = draw_atoms(N), rng.standard_normal((200, N)), rng.integers(0, 3, 200)
+    messages = pass_messages(Y, A, PRIOR)
+    one = sum_slopes(PRIOR, messages, weights.astype(float))
+    other = sum_slopes(PRIOR, keep(messages, np.repeat(np.arange(200), weights)), None)
+    for each, another in zip(asdict(one).values(), asdict(other).values(), strict=True):
+        np.testing.assert_allclose(each, another, rtol=1e-9, atol=1e-12)
+
+
+def keep(messages, index):
+    """Keep some of the samples."""
+    codes = replace(messages.codes, seen=messages.codes.seen[index], active=messages.codes.active[index])
+    return replace(messages, codes=codes)
+
+
+# Fits
+
+
+@pytest.mark.parametrize("size", [0.5, 1.5, 3.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_corrupted_samples_without_noise_give_exact_atoms(size, dtype):
+    X, dictionary, _ = make(size=size, dtype=dtype)
+    found = fit_corrupted(X, error_bars=False)
+    assert found.refined_ == "sparse-corruption"
+    assert "likelihood of samples with sparse corruption" in found.status_
+    # twice the sum of 15 squared angles below the last steps: 5e-6, ten times the rounding, and 1e-12
+    assert recovery_error(found.components_, dictionary) < (1e-7 if dtype == "float32" else 1e-12)
+    # 4 standard errors of a rate of 0.1 in 48,000 entries are 5 %; entries learned from are as many at most
+    assert found.corruption_rate_ == pytest.approx(RATE, rel=0.1)
+    assert found.corruption_scale_ == pytest.approx(size, rel=0.02)
+
+
+def test_exactness_is_shown_by_samples_that_are_solved(model, corrupted):
+    X, dictionary, _ = corrupted
+    assert recovery_error(model.components_, dictionary) < 1e-12
+    np.testing.assert_array_equal(model.atom_error_, 1e-15)
+    nearly = rotate(dictionary, 1e-6 * np.triu(np.ones((N, N)), 1) - 1e-6 * np.tril(np.ones((N, N)), -1))
+    prior = replace(model._corruption, noise=1e-9)
+    assert np.all(find_exact(solve(X, dictionary, prior)))
+    assert not np.any(solve(X, nearly, prior))
+
+
+def test_noise_leaves_an_error_near_the_bound_that_is_stated(noisy):
+    X, dictionary, _, found = noisy
+    law = {"n_features": N, "n_samples": R, "density": 0.2, "noise_std": 0.1}
+    error = recovery_error(found.components_, dictionary)
+    # corruption can only hide information, so the bound without it holds; 4 standard errors of a sum of 120 squared
+    # angles are 52 %
+    assert error > 0.48 * cramer_rao_bound(**law)
+    assert error < recovery_error(fit_lp(X).components_, dictionary) / 5
+    assert error / 2 < found.expected_error_ < 2 * error
+
+
+def test_corruption_that_is_the_sparsest_basis_is_not_learned():
+    """Fault 37: of size 3, it makes the features themselves the maximum of the l_p norm."""
+    X, dictionary, _ = make(size=3.0, noise_std=0.1)
+    assert recovery_error(fit_lp(X).components_, dictionary) > 0.5
+    assert recovery_error(fit_corrupted(X, error_bars=False).components_, dictionary) < 0.01
+
+
+@pytest.mark.parametrize("law", ["laplace", "uniform", "noisy", "exponential"])
+def test_other_samples_keep_the_components_of_the_l_p_norm(law):
+    X = np.random.default_rng(1).permutation(draw(law, 1500, 8) @ draw_atoms(8))
+    X += 0.2 * np.random.default_rng(2).standard_normal(X.shape)
+    with pytest.warns(CorruptedEntriesWarning, match=r"not applied.*refine='auto'"):
+        found = fit_corrupted(X, error_bars=False)
+    np.testing.assert_array_equal(found.components_, fit_lp(X).components_)
+    assert "sparse corruption does not explain the samples better" in found.status_
+    assert found.refined_ is None
+    assert found.corruption_rate_ == found.corruption_scale_ == 0
+
+
+def test_rounded_samples_are_not_fitted_worse():
+    """Fault 35: entries of coarsely rounded samples look corrupted."""
+    X, dictionary, _ = make(size=0.0, noise_std=0.0)
+    X = np.round(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptedEntriesWarning)
+        error = recovery_error(fit_corrupted(X, error_bars=False).components_, dictionary)
+    assert error < 1.01 * recovery_error(fit_lp(X).components_, dictionary)
+
+
+def test_too_few_samples_keep_the_start():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = fit_corrupted(make(r=20)[0])
+    assert "CorruptedEntriesWarning" in dict(found.warnings_)
+    assert found.corruption_rate_ == 0
+
+
+def test_integer_weights_are_repeated_samples(noisy):
+    X, _, _, found = noisy
+    weights = np.random.default_rng(1).integers(0, 3, R)
+    one = fit_corrupted(np.repeat(X, weights, axis=0), error_bars=False)
+    other = LpDictionaryLearning(refine="sparse-corruption", error_bars=False).fit(X, sample_weight=weights)
+    # both find the same maximum, from the distributions of other subsamples
+    assert recovery_error(one.components_, other.components_) < recovery_error(one.components_, found.components_) / 10
+
+
+def test_fit_has_the_same_bits_for_any_number_of_threads(noisy):
+    X = np.tile(noisy[0], (6, 1)) + 0.01 * np.random.default_rng(3).standard_normal((6 * R, N))
+    options = Options(refine="sparse-corruption", error_bars=False)
+    one, other = (fit(ArraySamples(X, n_threads), options) for n_threads in (1, 3))
+    assert_same(one.mixing, other.mixing)
+    assert_same(one.corruption, other.corruption)
+
+
+def test_callback_stops_the_fit_and_sees_every_round(corrupted, model):
+    seen = []
+    LpDictionaryLearning(refine="sparse-corruption").fit(
+        corrupted[0], callback=lambda it: seen.append(it.stage) or len(seen) == 40
+    )
+    assert seen == [it.stage for it in model.history_[:40]]
+
+
+def test_second_fit_forgets_corruption(corrupted, model):
+    again = copy.deepcopy(model).set_params(refine=None, error_bars=False).fit(corrupted[0])
+    assert not hasattr(again, "corruption_rate_")
+    assert_same_fit(again, LpDictionaryLearning(refine=None, error_bars=False).fit(corrupted[0]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (LpDictionaryLearning, {"whiten": True}),
+        (LpDictionaryLearning, {"solver": "power"}),
+        (LpDictionaryLearning, {"normalize": "samples"}),
+        (LpDictionaryLearning, {"n_components": 3}),
+        (LpICA, {}),
+    ],
+)
+def test_parameters_that_do_not_go_with_corruption_are_refused(kind, options, corrupted):
+    with pytest.raises(InvalidParameterError, match="refine"):
+        kind(refine="sparse-corruption", **options).fit(corrupted[0])
+
+
+# Denoising and files
+
+
+def test_denoise_removes_corruption_exactly_without_noise(model, corrupted):
+    X, _, true = corrupted
+    error = np.mean((model.denoise(X) - true) ** 2, axis=1)
+    assert np.mean(error < 1e-12) > 0.9
+    assert np.mean(error) < np.mean((X - true) ** 2) / 6
+
+
+def test_denoise_is_better_than_each_code_alone(noisy):
+    X, _, true, found = noisy
+    plain = LpDictionaryLearning(error_bars=False).fit(X)
+    denoised = found.denoise(X)
+    error = np.mean((denoised - true) ** 2)
+    assert error < np.mean((plain.denoise(X) - true) ** 2) / 2
+    assert np.mean((found.denoise(X, noise_std=0.1) - true) ** 2) == pytest.approx(error, rel=0.05)
+    np.testing.assert_allclose(found.denoise(X[:5]), denoised[:5], atol=1e-12)
+
+
+def test_standardised_features_are_denoised_in_their_units(noisy):
+    X, _, _, found = noisy
+    units = np.linspace(1, 5, N)
+    one, other = (fit_corrupted(rows, standardize=True, error_bars=False) for rows in (X, X * units))
+    np.testing.assert_allclose(one.denoise(X) * units, other.denoise(X * units), atol=1e-6)
+    assert np.mean((one.denoise(X) - found.denoise(X)) ** 2) < 2e-3
+
+
+@pytest.mark.parametrize("name", ["model", "noisy"])
+def test_model_file_keeps_corruption(name, request, corrupted, tmp_path):
+    found = request.getfixturevalue(name)
+    found = found[-1] if name == "noisy" else found
+    found.save(tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    assert_same_fit(found, again, ignored=("has_changed",))
+    np.testing.assert_array_equal(found.denoise(corrupted[0][:50]), again.denoise(corrupted[0][:50]))
+
+
+@pytest.mark.parametrize("change", [{"rate": 1.5}, {"noise": 0.0}, {"density": [0.5]}, {"more": 1.0}])
+def test_model_file_with_impossible_corruption_is_refused(change, noisy, tmp_path):
+    found = copy.deepcopy(noisy[-1])
+    found.save(tmp_path / "model.npz")
+    with (tmp_path / "model.npz").open("rb") as stream:
+        header, arrays = read_archive(stream, lambda header: None)
+    header["corruption"] |= change
+    write_archive(tmp_path / "other.npz", header, arrays)
+    with pytest.raises(ModelFileError, match="corruption"):
+        load(tmp_path / "other.npz")
+
+
+def test_interrupted_fit_resumes_with_the_same_bits(noisy, tmp_path):
+    X, _, _, found = noisy
+    path = tmp_path / "fit.npz"
+
+    def interrupt(iteration):
+        if iteration.iteration == len(found.history_) - 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        LpDictionaryLearning(refine="sparse-corruption").fit(X, callback=interrupt, checkpoint=path)
+    again = LpDictionaryLearning(refine="sparse-corruption").fit(X, checkpoint=path, resume=True)
+    assert_same_fit(found, again)
+
+
+def test_explain_keeps_the_better_of_its_rounds(rng):
+    A, Y = draw_atoms(N), rng.standard_normal((300, N))  # no sample is sparse: messages diverge
+    prior = replace(PRIOR, noise=1e-12)
+    found = explain(Y, A, prior)
+    assert np.all(np.isfinite(found.mean))
+    assert np.all(found.variance < np.mean(Y * Y))
+
+
+# The check of other fits
+
+
+@pytest.mark.parametrize("size", [1.0, 1.5, 3.0])
+def test_default_fit_names_the_option_for_corrupted_entries(size):
+    X, _, _ = make(10_000, 32, size=size, density=0.3)
+    with pytest.warns(CorruptedEntriesWarning, match="Set refine='sparse-corruption'"):
+        LpDictionaryLearning(error_bars=False).fit(X)
+
+
+@pytest.mark.parametrize("along_features", [False, True])
+@pytest.mark.parametrize("noise_std", [0.0, 0.2, 0.6])
+def test_default_fit_of_sparse_samples_does_not_warn(noise_std, along_features):
+    X, dictionary, _ = make(5000, size=0.0, density=0.3, noise_std=noise_std)
+    assert LpDictionaryLearning(error_bars=False).fit(X @ dictionary.T if along_features else X).warnings_ == ()
+
+
+def test_whitened_fit_is_not_checked_and_nothing_of_corruption_is_imported():
+    script = """
+import sys
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.dictionary_learning import LpDictionaryLearning
+X, _, _ = make_bernoulli_gaussian(4000, 16, density=0.3, corruption=3.0, random_state=0)
+model = LpDictionaryLearning(whiten=True, error_bars=False).fit(X)
+assert "CorruptedEntriesWarning" not in dict(model.warnings_)
+model.denoise(X)
+assert not any("corruption" in name for name in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
