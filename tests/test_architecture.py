@@ -28,15 +28,15 @@ LAYERS = [  # a module imports from its own layer and from those before it
     {"history", "validation"},
     {"denoising", "progress", "checkpoint"},
     {"transform"},
-    {"estimator", "model_file", "report", "stream", "summary"},
+    {"fitted", "estimator", "model_file", "report", "stream", "summary"},
     {"dictionary_learning", "ica"},
 ]
 CORE = ("samples", "solver", "errors", "fit.py", "result.py", "warnings.py")
-ESTIMATORS = ["estimator", "dictionary_learning", "ica", "validation", "transform", "denoising", "history", "progress"]
+ESTIMATORS = ["dictionary_learning", "estimator", "fitted", "ica", "validation", "transform"]
 FILES = [ROOT / "samples" / f"{name}.py" for name in ("files", "formats", "open", "output", "tables")]
 """What no fit of an array enters; opened with it, because estimators accept names of files."""
 
-MOST_LINES = {"core": 3250, "files": 1140, "estimators": 2100, "native": 500, "file": 400}
+MOST_LINES = {"core": 3250, "files": 1140, "estimators": 1800, "native": 500, "file": 400}
 MOST_CONSTANTS = 87
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 
@@ -120,7 +120,7 @@ def test_core_stays_small():
 
 
 def test_estimators_and_kernels_stay_small():
-    assert sum(map(count_lines, (ROOT / f"{name}.py" for name in [*ESTIMATORS, "blas"]))) <= MOST_LINES["estimators"]
+    assert sum(map(count_lines, (ROOT / f"{name}.py" for name in ESTIMATORS))) <= MOST_LINES["estimators"]
     if (native := TESTS.parent / "native").is_dir():  # a wheel has none
         assert sum(map(count_lines, native.glob("*.cpp"))) <= MOST_LINES["native"]
 

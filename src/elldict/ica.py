@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from elldict.estimator import FloatArray, LpEstimator
+from elldict.estimator import LpEstimator
+from elldict.fitted import FloatArray
 from elldict.samples.arrays import to_numpy
 from elldict.transform import convert_like, find_precision
 from elldict.validation import SHARED_RULES, Rules, allow
