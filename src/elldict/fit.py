@@ -317,18 +317,17 @@ def climb_from_pilot(
         model = models[-1] if like.model else models[0]
         pilot = repeat_pilot(like.pilot, options.p, models, model, refine=options.refine is not None)
         pilots, models = [pilot], [model]
-    seen = subset if strides[0] == first else estimate.gather(order.thin_out(strides[0]))
+    subsets = {strides[0]: estimate.gather(order.thin_out(strides[0])), first: subset}
 
     def choose() -> tuple[Candidate, bool]:
         chosen = choose_candidate(subset, some, pilots, climber)
-        chosen = replace(chosen, A=climber.climb_pilot(seen, chosen.A, chosen.pilot).A)
+        chosen = replace(chosen, A=climber.climb_pilot(subsets[strides[0]], chosen.A, chosen.pilot).A)
         return chosen, options.refine is not None and is_worth_climbing(estimate, chosen, climber, like)
 
     chosen, is_worth = climber.once(choose)
     if not is_worth:
         return keep_pilot(estimate, chosen, strides, climber)
-    state, model, subsets = State(chosen.A, Density.begin(n, chosen.density)), chosen.model, {first: subset}
-    subsets[strides[0]] = seen
+    state, model = State(chosen.A, Density.begin(n, chosen.density)), chosen.model
     for stride in dict.fromkeys((first, *strides)):  # most iterations are on the few samples of the pilots
         seen = subsets.get(stride) or estimate.gather(order.thin_out(stride))
         state = climber.climb_likelihood(seen, state, model)
