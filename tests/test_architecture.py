@@ -37,7 +37,7 @@ FILES = [ROOT / "samples" / f"{name}.py" for name in ("files", "formats", "open"
 """What no fit of an array enters; opened with it, because estimators accept names of files."""
 
 MOST_LINES = {"core": 3250, "files": 1140, "estimators": 1800, "native": 500, "file": 400}
-MOST_CONSTANTS = 87
+MOST_CONSTANTS = 88
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 
 

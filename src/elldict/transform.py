@@ -11,6 +11,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from elldict.blas import one_blas_thread
 from elldict.denoising import Rule
 from elldict.samples.base import Array, Samples, refuse_not_finite
 from elldict.samples.dask import is_dask, map_chunks
@@ -50,7 +51,8 @@ def write_samples(X: Any, rule: Rule, path: str | os.PathLike[str], names: Seque
             append(rule(rows))
             return 0
 
-        open_source(X).sum(visit)
+        with one_blas_thread():  # blocks are written in their order
+            open_source(X).sum(visit)
     return reopen(path)
 
 
@@ -68,8 +70,9 @@ def map_samples(X: Any, rule: Rule, n_columns: int, precision: str, first: int =
         return rule(rows)
 
     out = np.empty((X.shape[0], n_columns), dtype=precision)
-    if len(out):  # chunks of dask may be empty
-        open_source(X).map(visit, out)
+    with one_blas_thread() as n_threads:
+        if len(out):  # chunks of dask may be empty
+            open_source(X, n_threads).map(visit, out)
     return convert_like(out, X, precision)
 
 
