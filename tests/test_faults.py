@@ -133,6 +133,23 @@ def test_fault_06_objects_that_are_numbers_are_converted(kind, X, expected):
     assert_array_equal(fit(kind, X.tolist()).components_, expected[kind])
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((0, 5), r"0 sample\(s\)"),
+        ((1, 5), r"1 sample\(s\)"),
+        ((50, 0), r"0 feature\(s\)"),
+        ((50, 1), r"1 feature\(s\)"),
+        ((50,), "Expected 2D array, got 1D"),
+        ((5, 5, 5), "dim 3"),
+    ],
+)
+def test_fault_07_samples_of_no_matrix_are_refused(kind, shape, words, rng):
+    with pytest.raises(ValueError, match=words):
+        kind().fit(rng.standard_normal(shape))
+
+
 def test_fault_08_fewer_samples_than_features_are_warned_of(rng):
     with pytest.warns(NotIdentifiableWarning, match="too few"):
         model = fit(LpDictionaryLearning, rng.standard_normal((5, 12)))
@@ -194,6 +211,17 @@ def test_fault_13_polar_factor_of_a_gradient_is_orthonormal(condition, rng):
     U, V = (np.linalg.qr(rng.standard_normal((8, 8)))[0] for _ in range(2))
     G = U * np.r_[np.ones(7), 1 / condition] @ V
     assert is_orthonormal(steps.polar(G))
+
+
+def test_fault_14_polar_factor_is_found_by_another_driver_if_the_first_one_fails(monkeypatch, rng):
+    G = rng.standard_normal((4, 6))
+    expected = steps.polar(G)
+
+    def fail(*arguments, **options):
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr(np.linalg, "svd", fail)
+    assert_allclose(steps.polar(G), expected, atol=1e-12)
 
 
 def test_fault_15_max_iter_is_warned_of(X):
