@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from elldict.exceptions import NotIdentifiableWarning, RankWarning
-from elldict.loadings.criteria import get_degree, make_criterion
-from elldict.loadings.deviations import find_deviations
+from elldict.loadings.bootstrap import find_deviations
+from elldict.loadings.criteria import make_criterion
 from elldict.loadings.result import Rotation
-from elldict.loadings.rotate import Options, order_factors, search
+from elldict.loadings.search import order_factors, search
 from elldict.loadings.standard_errors import (
     MAX_FACTORS,
     Errors,
@@ -22,84 +21,69 @@ from elldict.loadings.standard_errors import (
     estimate_row_errors,
     find_mixed_pairs,
 )
-from elldict.samples.arrays import to_numpy
-from elldict.samples.base import Array, refuse_not_finite
-from elldict.transform import convert_like, find_precision, make_encoder, map_samples
+from elldict.samples.base import Array
+from elldict.solver.starts import draw_start
+from elldict.validation import draw_seed
 from elldict.warnings import Finding
 
 MOST_NAMED = 4
 """Maximum number of pairs of factors listed in a warning."""
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """Whether standard errors are wanted, and what is known about the sampling error of loadings before rotation."""
-
-    is_wanted: bool = True
-    covariance: Any = None
-    draws: Any = None
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """Loadings as the criterion has them."""
-
-    rows: Array  # (p, k) of unit mean square
-    unit: Array  # (p, 1) by which loadings were divided
-    rms: float  # root mean square of the loadings, after rows were normalised
-
-
 def find_rotation(
-    X: Any, names: tuple[str, ...] | None, options: Options, sampling: Sampling, n_threads: int
+    loadings: Array,
+    draws: Any,
+    n_threads: int,
+    *,
+    method: Any,
+    normalize: bool,
+    n_init: int,
+    max_iter: int,
+    tol: float,
+    standard_errors: bool,
+    random_state: Any,
 ) -> tuple[Rotation, list[Finding]]:
     """Rotate loadings (p, k) and estimate their errors; return also what to warn of."""
-    loadings = to_numpy(X).astype(np.float64)
-    p, k = loadings.shape
-    objective, scaled = make_criterion(options.criterion, p, k), scale_rows(loadings, normalize=options.normalize)
-    deviations = find_deviations(loadings, sampling.covariance, sampling.draws) if sampling.is_wanted else None
-    found = search(scaled.rows, objective, options, n_threads)
-    rotation = order_factors(loadings / np.max(np.abs(loadings)), found.rotation)
+    (p, k), rng = loadings.shape, np.random.default_rng(draw_seed(random_state))
+    criterion, unit, rms = make_criterion(method, p, k), *find_units(loadings, normalize=normalize)
+    deviations = None if draws is None else find_deviations(draws, loadings)
+    starts = [np.eye(k), *(draw_start(k, k, rng) for _ in range(n_init - 1))]
+    ends = search(loadings / unit, criterion, starts, max_iter, tol, n_threads)
+    best = max(ends, key=lambda end: end.value)
+    rotation = order_factors(loadings, best.A.T)
     rotated, errors, source = loadings @ rotation, None, None
-    if deviations is not None:
-        at, source = differentiate(scaled.rows @ rotation, objective), "observations"
-        errors = estimate_observation_errors(deviations @ rotation, rotated, at, scaled.unit, options.normalize)
-    elif sampling.is_wanted and k <= MAX_FACTORS:
-        at, source = differentiate(scaled.rows @ rotation, objective), "rows"
-        errors = estimate_row_errors(rotated, at)
-    criteria = found.values * p * scaled.rms ** get_degree(objective)
+    if standard_errors and (deviations is not None or k <= MAX_FACTORS):
+        at = differentiate(rotated / unit, criterion)
+        if deviations is None:
+            errors, source = estimate_row_errors(rotated, at), "rows"
+        else:
+            deviations, source = deviations @ rotation, "observations"
+            errors = estimate_observation_errors(deviations, rotated, at, unit, normalize)
     result = Rotation(
-        loadings=apply_rotation(X, rotation),
+        loadings=rotated,
         rotation=rotation,
-        standard_errors=None if errors is None else convert_like(errors.loadings, X, find_precision(X)),
+        standard_errors=None if errors is None else errors.loadings,
         error_source=source,
-        criterion=float(np.max(criteria)),
-        criteria=criteria,
-        converged=found.converged,
-        n_iter=found.n_iter,
-        names=names,
+        criteria=np.array([end.value for end in ends]) * p * rms**criterion.degree,
+        converged=best.converged,
+        n_iter=best.n_iter,
     )
-    return result, list(check_rotation(result, errors, options.max_iter))
+    return result, list(check_rotation(result, errors, max_iter))
 
 
-def scale_rows(loadings: Array, *, normalize: bool) -> Scaled:
-    """Divide loadings (p, k) by a unit, so that they have unit mean square, and rows equal length if normalised."""
-    refuse_not_finite(loadings, 0)
-    largest = float(np.max(np.abs(loadings)))
-    if largest == 0:
+def find_units(loadings: Array, *, normalize: bool) -> tuple[Array, float]:
+    """Find units (p, 1) in which loadings (p, k) have unit mean square, and rows equal length if normalised.
+
+    Return also the root mean square of the loadings, after rows were normalised.
+    """
+    if not np.any(loadings):
         raise ValueError(f"All loadings are zero ({len(loadings)} rows): no rotation is better than any other.")
-    rows = loadings / largest  # its squares neither overflow nor underflow
-    lengths = np.ones((len(rows), 1))
+    lengths = np.ones((len(loadings), 1))
     if normalize:
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        lengths = np.linalg.norm(loadings, axis=1, keepdims=True)
         lengths = np.where(lengths > 0, lengths, 1)  # rows of zeros stay zero
-    rows = rows / lengths
-    rms = float(np.sqrt(np.mean(rows**2)))
-    return Scaled(rows / rms, rms * lengths * largest, rms if normalize else rms * largest)
-
-
-def apply_rotation(X: Any, rotation: Array) -> Any:
-    """Rotate loadings (p, k) in the precision and array library of X."""
-    return map_samples(X, make_encoder(rotation.T, np.zeros(len(rotation))), len(rotation), find_precision(X))
+    rms = float(np.sqrt(np.mean((loadings / lengths) ** 2)))
+    return rms * lengths, rms
 
 
 def check_rotation(result: Rotation, errors: Errors | None, max_iter: int) -> Iterator[Finding]:
