@@ -60,6 +60,21 @@ def make_criterion(method: Any, p: int, k: int) -> Criterion:
     )
 
 
+def find_units(loadings: Array, *, normalize: bool) -> tuple[Array, float]:
+    """Find units (p, 1) in which loadings (p, k) have unit mean square, and rows equal length if normalised.
+
+    Return also the root mean square of the loadings, after rows were normalised.
+    """
+    if not np.any(loadings):
+        raise ValueError(f"All loadings are zero ({len(loadings)} rows): no rotation is better than any other.")
+    lengths = np.ones((len(loadings), 1))
+    if normalize:
+        lengths = np.linalg.norm(loadings, axis=1, keepdims=True)
+        lengths = np.where(lengths > 0, lengths, 1)  # rows of zeros stay zero
+    rms = float(np.sqrt(np.mean((loadings / lengths) ** 2)))
+    return rms * lengths, rms
+
+
 @dataclass(frozen=True)
 class _Sums(FieldwiseSum):
     """Sums over rows."""

@@ -1,4 +1,4 @@
-"""Rotated loadings with their standard errors, and their table for a terminal."""
+"""Rotated loadings with their standard errors, their table for a terminal, and what to warn of."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from elldict.exceptions import NotIdentifiableWarning, RankWarning
+from elldict.loadings.standard_errors import find_mixed_pairs
 from elldict.samples.base import Array
 from elldict.summary import shorten
+from elldict.warnings import Finding
 
 MOST_ROWS, MOST_FACTORS = 60, 8  # of a table that fits on a screen of 110 characters
+MOST_NAMED = 4  # pairs of factors in a warning
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,3 +116,29 @@ def align(cells: Sequence[Sequence[str]]) -> list[str]:
     """Align the first column to the left, and the others to the right."""
     first, *others = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join([f"{name:<{first}}", *map(str.rjust, rest, others)]).rstrip() for name, *rest in cells]
+
+
+def check_rotation(result: Rotation, angles: Array | None, max_iter: int) -> Iterator[Finding]:
+    """Check shape and convergence, and by the errors of angles (k, k) whether the factors are identifiable."""
+    p, k = result.loadings.shape
+    if k > p:
+        yield Finding(
+            RankWarning,
+            f"The loadings have {p} rows and {k} columns: more factors than variables. Variables are rows; if they are "
+            "columns, as in components_ of scikit-learn, pass the transpose.",
+        )
+    if not result.converged:
+        yield Finding(
+            ConvergenceWarning,
+            f"The rotation did not converge within max_iter={max_iter} iterations. Increase max_iter or tol.",
+        )
+    if pairs := [] if angles is None else find_mixed_pairs(angles):
+        named = ", ".join(f"{a + 1} and {b + 1}" for a, b in pairs[:MOST_NAMED])
+        more = f", and {len(pairs) - MOST_NAMED} more pairs" if len(pairs) > MOST_NAMED else ""
+        yield Finding(
+            NotIdentifiableWarning,
+            f"Factors {named}{more} cannot be distinguished from rotations of each other: over {result.error_source}, "
+            "the standard error of their angle is 26 degrees or more, as if it were random. Do not interpret them one "
+            "by one, nor use the standard errors of their loadings. Try fewer factors, another criterion, or the other "
+            "value of normalize.",
+        )

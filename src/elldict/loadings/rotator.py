@@ -11,10 +11,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict.blas import one_blas_thread
 from elldict.estimator import issue
-from elldict.loadings.fit import find_rotation
-from elldict.loadings.result import Rotation
+from elldict.loadings.criteria import find_units, make_criterion
+from elldict.loadings.result import Rotation, check_rotation
+from elldict.loadings.search import order_factors, search
+from elldict.loadings.standard_errors import (
+    MAX_FACTORS,
+    differentiate,
+    estimate_observation_errors,
+    estimate_row_errors,
+    find_deviations,
+)
 from elldict.samples.base import Array, refuse_not_finite
 from elldict.samples.open import is_stored
+from elldict.solver.starts import draw_start
 from elldict.validation import (
     BOOLEAN,
     RANDOM_STATE,
@@ -23,6 +32,7 @@ from elldict.validation import (
     allow_integer,
     allow_number,
     convert_to_numpy,
+    draw_seed,
     refuse_lazy,
 )
 
@@ -70,11 +80,9 @@ def rotate(
     >>> simple = np.array([[0.8, 0.0], [0.7, 0.1], [0.0, 0.9], [0.1, 0.6]])
     >>> mixed = simple @ np.array([[0.6, 0.8], [-0.8, 0.6]])
     >>> found = elldict.rotate(mixed, random_state=0)
-    >>> (found.loadings > 0.5).astype(int)
-    array([[0, 1],
-           [0, 1],
-           [1, 0],
-           [1, 0]])
+    >>> (found.loadings.T > 0.5).astype(int)
+    array([[0, 0, 1, 1],
+           [1, 1, 0, 0]])
     """
     return Rotator(criterion, **options).fit(loadings, bootstrap_loadings=bootstrap_loadings).result_
 
@@ -162,10 +170,10 @@ class Rotator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 raise InvalidParameterError(f"The {name!r} parameter must be {rule.expected}. Got {value!r} instead.")
         loadings = read_loadings(self, X, fitting=True)
         with one_blas_thread() as n_threads:
-            result, findings = find_rotation(loadings, bootstrap_loadings, n_threads, **self.get_params())
+            result, angles = find_rotation(self, loadings, bootstrap_loadings, n_threads)
         self.result_, self.n_iter_ = replace(result, names=read_names(X)), result.n_iter
         self.loadings_, self.rotation_ = result.loadings, result.rotation
-        issue(findings)
+        issue(list(check_rotation(result, angles, self.max_iter)))
         return self
 
     def transform(self, X: Any) -> Array:
@@ -205,3 +213,32 @@ def read_names(X: Any) -> tuple[str, ...] | None:
     if index is None or getattr(index, "inferred_type", "integer") == "integer":
         return None
     return tuple(str(label) for label in index)
+
+
+def find_rotation(rotator: Rotator, loadings: Array, draws: Any, n_threads: int) -> tuple[Rotation, Array | None]:
+    """Rotate loadings (p, k) and estimate their errors; return also those of the angles (k, k) of pairs of factors."""
+    (p, k), rng = loadings.shape, np.random.default_rng(draw_seed(rotator.random_state))
+    criterion, unit, rms = make_criterion(rotator.method, p, k), *find_units(loadings, normalize=rotator.normalize)
+    deviations = None if draws is None else find_deviations(draws, loadings)
+    starts = [np.eye(k), *(draw_start(k, k, rng) for _ in range(rotator.n_init - 1))]
+    ends = search(loadings / unit, criterion, starts, rotator.max_iter, rotator.tol, n_threads)
+    best = max(ends, key=lambda end: end.value)
+    rotation = order_factors(loadings, best.A.T)
+    rotated, errors, angles, source = loadings @ rotation, None, None, None
+    if rotator.standard_errors and (deviations is not None or k <= MAX_FACTORS):
+        at = differentiate(rotated / unit, criterion)
+        if deviations is None:
+            source, (errors, angles) = "rows", estimate_row_errors(rotated, at)
+        else:
+            given = deviations @ rotation, rotated, at, unit, rotator.normalize
+            source, (errors, angles) = "observations", estimate_observation_errors(*given)
+    result = Rotation(
+        loadings=rotated,
+        rotation=rotation,
+        standard_errors=errors,
+        error_source=source,
+        criteria=np.array([end.value for end in ends]) * p * rms**criterion.degree,
+        converged=best.converged,
+        n_iter=best.n_iter,
+    )
+    return result, angles

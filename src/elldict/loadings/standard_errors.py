@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +22,12 @@ MAX_FACTORS = 48
 NO_EIGENVALUE = 1e-10
 """Smallest singular value of the Jacobian, relative to the largest, that is not due to rounding."""
 
+LEAST_DRAWS = 20
+"""Bootstrap samples needed: a standard error from n of them has itself a relative error of 1 / sqrt(2 n), here 16 %."""
+
 LARGEST_ANGLE = math.pi / math.sqrt(48)
 """Standard deviation of an angle that is uniform between -45 and 45 degrees: 26 degrees. Beyond 45 degrees, factors
 only change their order and signs."""
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Standard errors of rotated loadings (p, k), and of the angles (k, k) of all pairs of factors in radians."""
-
-    loadings: Array
-    angles: Array
 
 
 @dataclass(frozen=True)
@@ -53,20 +49,23 @@ def differentiate(Z: Array, criterion: Criterion) -> Rotated:
     return Rotated(Z, np.asarray(g), np.asarray(slope), D, criterion.gamma, np.triu_indices(len(D), 1))
 
 
-def estimate_row_errors(loadings: Array, rotated: Rotated) -> Errors:
-    """Estimate the errors due to the choice of rows, for rotated `loadings` (p, k) that are exact before rotation."""
+def estimate_row_errors(loadings: Array, rotated: Rotated) -> tuple[Array, Array]:
+    """Estimate the errors due to the choice of rows, for rotated `loadings` (p, k) that are exact before rotation.
+
+    These are the standard errors of the loadings, and those of the angles (k, k) of all pairs of factors in radians.
+    """
     values, vectors = np.linalg.eigh(compute_slope_covariance(rotated))
     slopes = vectors * np.sqrt(np.maximum(values, 0))  # (K, K) of which the covariance is the sum of products
     W = make_rotations(invert(compute_jacobian(rotated)) @ slopes, rotated)
     changes = [W[:, j].T @ W[:, j] for j in range(loadings.shape[1])]  # of a factor, by its angles with all factors
     variances = np.stack([np.sum((loadings @ change) * loadings, axis=1) for change in changes], axis=1)
-    return Errors(np.sqrt(np.maximum(variances, 0)), np.sqrt(np.sum(W * W, axis=0)))
+    return np.sqrt(np.maximum(variances, 0)), np.sqrt(np.sum(W * W, axis=0))
 
 
 def estimate_observation_errors(
     deviations: Array, loadings: Array, rotated: Rotated, unit: Array, normalize: bool
-) -> Errors:
-    """Estimate the errors due to the choice of observations.
+) -> tuple[Array, Array]:
+    """Estimate the same errors due to the choice of observations.
 
     `deviations` (B, p, k) of the loadings before rotation are given for the rotated factors; the sum of their products
     is the covariance. `unit` (p, 1) is what rotated `loadings` (p, k) were divided by for the criterion.
@@ -82,7 +81,25 @@ def estimate_observation_errors(
         C = change.T @ loadings
         variances += change**2
         angle_variances += ((C - C.T) / sizes) ** 2  # of the rotation that explains most of the change
-    return Errors(np.sqrt(variances), np.sqrt(angle_variances))
+    return np.sqrt(variances), np.sqrt(angle_variances)
+
+
+def find_deviations(draws: Any, loadings: Array) -> Array:
+    """Return deviations (B, p, k) of the loadings, whose sum of products is their covariance.
+
+    The rotation of the draws (B, p, k) does not matter: each is rotated, or reflected, to be as close as possible to
+    the loadings (p, k).
+    """
+    draws = np.asarray(draws, dtype=np.float64)
+    p, k = loadings.shape
+    if draws.ndim != 3 or draws.shape[1:] != (p, k) or len(draws) < LEAST_DRAWS or not np.all(np.isfinite(draws)):
+        raise ValueError(
+            f"bootstrap_loadings must hold finite numbers in the shape (B, {p}, {k}): the loadings before rotation of "
+            f"each of B >= {LEAST_DRAWS} bootstrap samples. Its shape is {draws.shape}."
+        )
+    U, _, V = np.linalg.svd(draws.transpose(0, 2, 1) @ loadings)
+    aligned = draws @ (U @ V)
+    return np.asarray((aligned - np.mean(aligned, axis=0)) / np.sqrt(len(draws) - 1))
 
 
 def make_rotations(angles: Array, rotated: Rotated) -> Array:
