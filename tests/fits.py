@@ -25,6 +25,13 @@ def draw_atoms(n, seed=5):
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
 
 
+def draw_loadings(p=300, k=4, seed=0, noise=0.1):
+    """Draw rows with few large loadings, rotated at random; factors differ in size."""
+    rng = np.random.default_rng(seed)
+    simple = rng.laplace(size=(p, k)) * (rng.random((p, k)) < 0.4) * np.linspace(1.5, 0.8, k)
+    return (simple + noise * rng.standard_normal((p, k))) @ draw_atoms(k, seed)
+
+
 def draw(law, r, n, seed=0):
     return DRAW[law](np.random.default_rng(seed), (r, n))
 

@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-import elldict
+from elldict.exceptions import NotIdentifiableWarning
+from elldict.loadings.result import Rotation
+from elldict.loadings.rotator import rotate
 from experiments.benchmarks.real.sets import read_array
 
 N_ROWS, N_LOOKED_AT = 20_000, 2_000
@@ -32,13 +34,13 @@ def match_columns(turn: Matrix) -> Matrix:
     return np.asarray(turn[:, order] * np.sign(np.diag(turn[:, order])))
 
 
-def draw(L: Matrix, found: elldict.Rotation, n_draws: int, times: int) -> Matrix:
+def draw(L: Matrix, found: Rotation, n_draws: int, times: int) -> Matrix:
     """Rotated loadings (n_draws, rows, k) of bootstrap samples with `times` as many rows; each begins at the answer."""
     rng, draws = np.random.default_rng(9), []
     rotated = L @ found.rotation
     for _ in range(n_draws):
         again = rotated[rng.integers(len(L), size=times * len(L))]
-        turn = elldict.rotate(again, n_init=1, standard_errors=False, tol=1e-7, random_state=1).rotation
+        turn = rotate(again, n_init=1, standard_errors=False, tol=1e-5, random_state=1).rotation
         draws.append(rotated[:N_LOOKED_AT] @ match_columns(turn))
     return np.array(draws)
 
@@ -49,13 +51,13 @@ def main() -> None:
     parser.add_argument("--columns", type=int, nargs="+", default=(6, 12, 20), help="numbers of factors")
     parser.add_argument("--draws", type=int, default=200)
     options = parser.parse_args()
-    warnings.simplefilter("ignore", elldict.exceptions.NotIdentifiableWarning)
+    warnings.simplefilter("ignore", NotIdentifiableWarning)
     X = read_array(options.data)[:N_ROWS]
     U = np.linalg.svd(X - np.mean(X, axis=0), full_matrices=False)[0]
     print("| factors | beside standard deviation | beside quantiles | four times the rows |\n" + "| --- " * 4 + "|")
     for k in options.columns:
         L = np.ascontiguousarray(U[:, :k], dtype=np.float64)
-        found = elldict.rotate(L, random_state=0, tol=1e-7)
+        found = rotate(L, random_state=0, tol=1e-5)
         stated = np.asarray(found.standard_errors)[:N_LOOKED_AT]
         draws = draw(L, found, options.draws, 1)
         low, high = np.quantile(draws, (0.16, 0.84), axis=0)

@@ -1,21 +1,21 @@
-"""Rotated loadings with their standard errors, and their table for a terminal."""
+"""Rotated loadings with their standard errors, their table for a terminal, and what to warn of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-from elldict.samples.arrays import to_numpy
+from elldict.exceptions import NotIdentifiableWarning, RankWarning
+from elldict.loadings.standard_errors import find_mixed_pairs
 from elldict.samples.base import Array
 from elldict.summary import shorten
+from elldict.warnings import Finding
 
 MOST_ROWS, MOST_FACTORS = 60, 8  # of a table that fits on a screen of 110 characters
-
-MOST_COMMUNALITY = 1.05
-"""Largest communality of variables with unit variance; a factor analysis may exceed one a little (Heywood cases)."""
+MOST_NAMED = 4  # pairs of factors in a warning
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,12 +33,10 @@ class Rotation:
         Standard errors of the rotated loadings. None if they were not asked for, or are over rows and for more than 48
         factors.
     error_source : str or None
-        'observations': how much loadings vary with the observations, the usual meaning; needs `bootstrap_loadings` or
-        `loadings_covariance`. 'rows': how much they vary with the choice of variables, through the rotation.
-    criterion : float
-        Criterion of the rotated loadings, normalised if `normalize` is set.
+        'observations': how much loadings vary with the observations, the usual meaning; needs `bootstrap_loadings`.
+        'rows': how much they vary with the choice of variables, through the rotation.
     criteria : ndarray of shape (n_init,)
-        Criteria of all starts. For more than 131072 loadings, only the best start is followed to its end.
+        Criteria of all starts, normalised if `normalize` is set; the largest is `criterion`.
     converged : bool
         Whether the rotation converged within `max_iter` iterations.
     n_iter : int
@@ -47,15 +45,19 @@ class Rotation:
         Names of the rows, if the loadings were a data frame with strings as its index.
     """
 
-    loadings: Any
+    loadings: Array
     rotation: Array
-    standard_errors: Any
+    standard_errors: Array | None
     error_source: str | None
-    criterion: float
     criteria: Array
     converged: bool
     n_iter: int
     names: tuple[str, ...] | None = None
+
+    @property
+    def criterion(self) -> float:
+        """Criterion of the rotated loadings."""
+        return float(np.max(self.criteria))
 
     def summary(self, names: Sequence[str] | None = None, *, least: float = 0.3) -> str:
         """Describe the loadings in a table.
@@ -71,58 +73,72 @@ class Rotation:
         -------
         str
             Loadings with standard errors in brackets, communalities, which are sums of squares of rows, and sums of
-            squares of factors, with the explained variance if variables have unit variance.
+            squares of factors: per variable, these are the explained variance if variables have unit variance.
         """
-        loadings, errors = to_numpy(self.loadings), self.standard_errors
-        cells = make_cells(loadings, None if errors is None else to_numpy(errors), self._choose_names(names), least)
-        width = max(len(row[0]) for row in cells)
-        others = [max(map(len, column)) for column in list(zip(*cells, strict=True))[1:]]
-        lines = ["  ".join([f"{first:<{width}}", *map(str.rjust, rest, others)]).rstrip() for first, *rest in cells]
-        p, k = loadings.shape
-        left = [f"{p - MOST_ROWS} more rows"] * (p > MOST_ROWS) + [f"{k - MOST_FACTORS} more factors"] * (
-            k > MOST_FACTORS
-        )
-        more = [f"... and {' and '.join(left)}"] * bool(left)
+        p, k = self.loadings.shape
+        chosen = names if names is not None else self.names if self.names is not None else range(p)
+        texts = [shorten(str(name)) for name in chosen]
+        if len(texts) != p:
+            raise ValueError(f"names must have one entry per row, {p}. Got {len(texts)} instead.")
+        errors = "no standard errors" if self.error_source is None else f"standard errors over {self.error_source}"
+        title = f"{p} variables, {k} factor{'s' * (k > 1)}, {errors}; loadings below {least:g} left blank"
+        lines = align([*list_rows(self, texts, least), *list_sums(self)])
+        sizes = ((p - MOST_ROWS, "rows"), (k - MOST_FACTORS, "factors"))
+        left = " and ".join(f"{size} more {name}" for size, name in sizes if size > 0)
         end = 1 + min(p, MOST_ROWS)
-        title = f"{self._describe()}; loadings below {least:g} left blank"
-        return "\n".join([title, "", *lines[:end], *more, "", *lines[end:]])
+        return "\n".join([title, "", *lines[:end], *([f"... and {left}"] if left else []), "", *lines[end:]])
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Return the summary."""
         return self.summary()
 
-    def __repr__(self) -> str:
-        """Describe the shape and the source of errors."""
-        return f"<Rotation: {self._describe()}>"
 
-    def _describe(self) -> str:
-        p, k = self.loadings.shape
-        errors = "no standard errors" if self.error_source is None else f"standard errors over {self.error_source}"
-        return f"{p} variables, {k} factor{'s' * (k > 1)}, {errors}"
-
-    def _choose_names(self, names: Sequence[str] | None) -> list[str]:
-        """Return one short name per row: a given one, that of the data frame, or its number."""
-        n_rows = self.loadings.shape[0]
-        chosen = names if names is not None else self.names if self.names is not None else range(n_rows)
-        texts = [shorten(str(name)) for name in chosen]
-        if len(texts) != n_rows:
-            raise ValueError(f"names must have one entry per row, {n_rows}. Got {len(texts)} instead.")
-        return texts
+def list_rows(found: Rotation, names: Sequence[str], least: float) -> Iterator[list[str]]:
+    """List the cells of a head and of the first rows: loadings with their errors, and communalities."""
+    shown = range(min(found.loadings.shape[1], MOST_FACTORS))
+    yield ["", *(f"factor {j + 1}" for j in shown), "communality"]
+    errors = found.standard_errors
+    for i, row in enumerate(found.loadings[:MOST_ROWS]):
+        texts = [f"{row[j]:.2f}" + ("" if errors is None else f" ({errors[i, j]:.2f})") for j in shown]
+        large = [text if abs(row[j]) >= least else "" for j, text in enumerate(texts)]
+        yield [names[i], *large, f"{np.sum(row**2):.2f}"]
 
 
-def make_cells(loadings: Array, errors: Array | None, names: Sequence[str], least: float) -> list[list[str]]:
-    """Make the cells of a table: a head, one line per row, and the sums of squares of the factors."""
-    squares = np.asarray(loadings, dtype=np.float64) ** 2
-    k = min(loadings.shape[1], MOST_FACTORS)
-    cells = [["", *(f"factor {j + 1}" for j in range(k)), "communality"]]
-    for i in range(min(len(loadings), MOST_ROWS)):
-        texts = [f"{loadings[i, j]:.2f}" + ("" if errors is None else f" ({errors[i, j]:.2f})") for j in range(k)]
-        shown = [text if abs(loadings[i, j]) >= least else "" for j, text in enumerate(texts)]
-        cells.append([names[i], *shown, f"{np.sum(squares[i]):.2f}"])
-    blank = "" if errors is None else " " * len(" (0.00)")  # aligns sums with loadings
-    sums = np.append(np.sum(squares, axis=0)[:k], np.sum(squares))
-    cells.append(["sum of squares", *(f"{value:.2f}{blank}" for value in sums[:-1]), f"{sums[-1]:.2f}"])
-    if np.max(np.sum(squares, axis=1)) <= MOST_COMMUNALITY:
-        shares = [f"{100 * value / len(loadings):.0f} %" for value in sums]
-        cells.append(["explained variance", *(f"{share}{blank}" for share in shares[:-1]), shares[-1]])
-    return cells
+def list_sums(found: Rotation) -> Iterator[list[str]]:
+    """List the cells of the sums of squares of the factors and of all, and of their means over variables."""
+    squares = np.sum(found.loadings**2, axis=0)
+    blank = "" if found.standard_errors is None else " " * len(" (0.00)")  # below the errors
+    for name, n in (("sum of squares", 1), ("per variable", len(found.loadings))):
+        yield [name, *(f"{value / n:.2f}{blank}" for value in squares[:MOST_FACTORS]), f"{np.sum(squares) / n:.2f}"]
+
+
+def align(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Align the first column to the left, and the others to the right."""
+    first, *others = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join([f"{name:<{first}}", *map(str.rjust, rest, others)]).rstrip() for name, *rest in cells]
+
+
+def check_rotation(result: Rotation, angles: Array | None, max_iter: int) -> Iterator[Finding]:
+    """Check shape and convergence, and by the errors of angles (k, k) whether the factors are identifiable."""
+    p, k = result.loadings.shape
+    if k > p:
+        yield Finding(
+            RankWarning,
+            f"The loadings have {p} rows and {k} columns: more factors than variables. Variables are rows; if they are "
+            "columns, as in components_ of scikit-learn, pass the transpose.",
+        )
+    if not result.converged:
+        yield Finding(
+            ConvergenceWarning,
+            f"The rotation did not converge within max_iter={max_iter} iterations. Increase max_iter or tol.",
+        )
+    if pairs := [] if angles is None else find_mixed_pairs(angles):
+        named = ", ".join(f"{a + 1} and {b + 1}" for a, b in pairs[:MOST_NAMED])
+        more = f", and {len(pairs) - MOST_NAMED} more pairs" if len(pairs) > MOST_NAMED else ""
+        yield Finding(
+            NotIdentifiableWarning,
+            f"Factors {named}{more} cannot be distinguished from rotations of each other: over {result.error_source}, "
+            "the standard error of their angle is 26 degrees or more, as if it were random. Do not interpret them one "
+            "by one, nor use the standard errors of their loadings. Try fewer factors, another criterion, or the other "
+            "value of normalize.",
+        )

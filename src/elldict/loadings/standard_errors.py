@@ -9,31 +9,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from elldict.loadings.criteria import get_gamma, set_means
+from elldict.loadings.criteria import Criterion
 from elldict.samples.base import Array, Index, cut_blocks
-from elldict.solver.objectives import Objective
 
 MAX_FACTORS = 48
 """Factors up to which errors over rows are computed: they have 1128 angles, whose products are summed over rows."""
 
 NO_EIGENVALUE = 1e-10
-"""Smallest singular value of the Jacobian, relative to the largest; rotations of empty factors change nothing."""
+"""Smallest singular value of the Jacobian, relative to the largest, that is not due to rounding."""
+
+LEAST_DRAWS = 20
+"""Bootstrap samples needed: a standard error from n of them has itself a relative error of 1 / sqrt(2 n), here 16 %."""
 
 LARGEST_ANGLE = math.pi / math.sqrt(48)
 """Standard deviation of an angle that is uniform between -45 and 45 degrees: 26 degrees. Beyond 45 degrees, factors
 only change their order and signs."""
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Standard errors of rotated loadings (p, k), and of the angles (k, k) of all pairs of factors in radians."""
-
-    loadings: Array
-    angles: Array
 
 
 @dataclass(frozen=True)
@@ -45,63 +39,74 @@ class Rotated:
     slope: Array  # (p, k)
     D: Array  # (k, k) means of z_a z_b
     gamma: float
-
-    @property
-    def pairs(self) -> tuple[Index, Index]:
-        """First and second factors of all pairs."""
-        return np.triu_indices(self.Z.shape[1], 1)
+    pairs: tuple[Index, Index]  # first and second factors of all K pairs
 
 
-def differentiate(Z: Array, objective: Objective) -> Rotated:
+def differentiate(Z: Array, criterion: Criterion) -> Rotated:
     """Compute the derivatives of a criterion at rotated loadings (p, k)."""
     D = np.asarray(Z.T @ Z / len(Z))
-    _, g, slope = set_means(objective, np.diag(D).copy()).terms(Z, second=True)
-    return Rotated(Z, np.asarray(g), np.asarray(slope), D, get_gamma(objective))
+    _, g, slope = criterion.terms(Z, np.diag(D).copy())
+    return Rotated(Z, np.asarray(g), np.asarray(slope), D, criterion.gamma, np.triu_indices(len(D), 1))
 
 
-def estimate_row_errors(loadings: Array, rotated: Rotated) -> Errors:
-    """Estimate the errors due to the choice of rows, for rotated `loadings` (p, k) that are exact before rotation."""
-    p, k = loadings.shape
-    if k == 1:
-        return Errors(np.zeros((p, 1)), np.zeros((1, 1)))
-    inverse, flat = invert(compute_jacobian(rotated), rotated)
-    covariance = inverse @ compute_slope_covariance(rotated) @ inverse.T
-    number, sign = number_pairs(k)
-    variances, angles = np.empty((p, k)), np.zeros((k, k))
-    for j in range(k):  # factor j changes by its angles with all factors
-        spread = np.outer(sign[j], sign[j]) * covariance[np.ix_(number[j], number[j])]
-        variances[:, j] = np.sum((loadings @ spread) * loadings, axis=1)
-        angles[j] = np.diag(spread)
-    return Errors(np.sqrt(np.maximum(variances, 0)), np.where(flat, np.inf, np.sqrt(np.maximum(angles, 0))))
+def estimate_row_errors(loadings: Array, rotated: Rotated) -> tuple[Array, Array]:
+    """Estimate the errors due to the choice of rows, for rotated `loadings` (p, k) that are exact before rotation.
+
+    These are the standard errors of the loadings, and those of the angles (k, k) of all pairs of factors in radians.
+    """
+    values, vectors = np.linalg.eigh(compute_slope_covariance(rotated))
+    slopes = vectors * np.sqrt(np.maximum(values, 0))  # (K, K) of which the covariance is the sum of products
+    W = make_rotations(invert(compute_jacobian(rotated)) @ slopes, rotated)
+    changes = [W[:, j].T @ W[:, j] for j in range(loadings.shape[1])]  # of a factor, by its angles with all factors
+    variances = np.stack([np.sum((loadings @ change) * loadings, axis=1) for change in changes], axis=1)
+    return np.sqrt(np.maximum(variances, 0)), np.sqrt(np.sum(W * W, axis=0))
 
 
 def estimate_observation_errors(
     deviations: Array, loadings: Array, rotated: Rotated, unit: Array, normalize: bool
-) -> Errors:
-    """Estimate the errors due to the choice of observations.
+) -> tuple[Array, Array]:
+    """Estimate the same errors due to the choice of observations.
 
     `deviations` (B, p, k) of the loadings before rotation are given for the rotated factors; the sum of their products
     is the covariance. `unit` (p, 1) is what rotated `loadings` (p, k) were divided by for the criterion.
     """
-    k = loadings.shape[1]
-    inverse, flat = invert(compute_jacobian(rotated), rotated)
+    scaled = (project(deviation / unit, rotated.Z, 1 if normalize else None) for deviation in deviations)
+    slopes = np.stack([change_slopes(rotated, each) for each in scaled], axis=1)
+    W = make_rotations(-invert(compute_jacobian(rotated)) @ slopes, rotated)
     squares = np.sum(loadings**2, axis=0)
     sizes = np.where(squares[:, None] + squares > 0, squares[:, None] + squares, 1)
-    variances, angle_variances = np.zeros(loadings.shape), np.zeros((k, k))
-    for deviation in deviations:
-        slopes = change_slopes(rotated, project(deviation / unit, rotated.Z, 1 if normalize else None))
-        change = deviation + loadings @ rotate_pairs(-inverse @ slopes, k).T
+    variances, angle_variances = np.zeros(loadings.shape), np.zeros(sizes.shape)
+    for deviation, angles in zip(deviations, W, strict=True):
+        change = deviation + loadings @ angles.T
         C = change.T @ loadings
         variances += change**2
         angle_variances += ((C - C.T) / sizes) ** 2  # of the rotation that explains most of the change
-    return Errors(np.sqrt(variances), np.where(flat, np.inf, np.sqrt(angle_variances)))
+    return np.sqrt(variances), np.sqrt(angle_variances)
 
 
-def rotate_pairs(angles: Array, k: int) -> Array:
-    """Return the antisymmetric matrix (k, k) with the angles of all pairs."""
-    W = np.zeros((k, k))
-    W[np.triu_indices(k, 1)] = angles
-    return W - W.T
+def find_deviations(draws: Any, loadings: Array) -> Array:
+    """Return deviations (B, p, k) of the loadings, whose sum of products is their covariance.
+
+    The rotation of the draws (B, p, k) does not matter: each is rotated, or reflected, to be as close as possible to
+    the loadings (p, k).
+    """
+    draws = np.asarray(draws, dtype=np.float64)
+    p, k = loadings.shape
+    if draws.ndim != 3 or draws.shape[1:] != (p, k) or len(draws) < LEAST_DRAWS or not np.all(np.isfinite(draws)):
+        raise ValueError(
+            f"bootstrap_loadings must hold finite numbers in the shape (B, {p}, {k}): the loadings before rotation of "
+            f"each of B >= {LEAST_DRAWS} bootstrap samples. Its shape is {draws.shape}."
+        )
+    U, _, V = np.linalg.svd(draws.transpose(0, 2, 1) @ loadings)
+    aligned = draws @ (U @ V)
+    return np.asarray((aligned - np.mean(aligned, axis=0)) / np.sqrt(len(draws) - 1))
+
+
+def make_rotations(angles: Array, rotated: Rotated) -> Array:
+    """Return antisymmetric matrices (B, k, k) with the angles (K, B) of all pairs."""
+    (a, b), W = rotated.pairs, np.zeros((angles.shape[1], *rotated.D.shape))
+    W[:, a, b], W[:, b, a] = angles.T, -angles.T
+    return W
 
 
 def project(changes: Array, Z: Array, axis: int | None) -> Array:
@@ -128,15 +133,14 @@ def compute_jacobian(rotated: Rotated) -> Array:
     k = Z.shape[1]
     U = rotated.g.T @ Z / p
     M = np.stack([(rotated.slope[:, [a]] * Z).T @ Z / p for a in range(k)])  # E g_a' z_b z_c
-    columns = []
-    for a, b in zip(*rotated.pairs, strict=True):
-        W = np.zeros((k, k))
-        W[a, b], W[b, a] = 1, -1
+    K = len(rotated.pairs[0])
+    jacobian = np.empty((K, K))
+    for n, (a, b, W) in enumerate(zip(*rotated.pairs, make_rotations(np.eye(K), rotated), strict=True)):
         change = U @ W.T - 8 * rotated.gamma * np.sum(W * D, axis=1)[:, None] * D
         change[a] += M[a, b]
         change[b] -= M[b, a]
-        columns.append((change - change.T)[rotated.pairs])
-    return np.stack(columns, axis=1)
+        jacobian[:, n] = (change - change.T)[rotated.pairs]
+    return jacobian
 
 
 def compute_slope_covariance(rotated: Rotated) -> Array:
@@ -152,27 +156,10 @@ def compute_slope_covariance(rotated: Rotated) -> Array:
     return total / p**2
 
 
-def invert(jacobian: Array, rotated: Rotated) -> tuple[Array, NDArray[np.bool_]]:
-    """Invert the Jacobian (K, K), and find the pairs (k, k) whose rotation does not change the criterion.
-
-    Pairs of empty factors are not among them: rotating these does not change the loadings either.
-    """
-    (a, b), squares = rotated.pairs, np.diag(rotated.D)
-    flat = np.zeros(rotated.D.shape, dtype=bool)
-    if not len(a):
-        return jacobian, flat
-    _, values, V = np.linalg.svd(jacobian)
-    share = np.sum(V[values <= NO_EIGENVALUE * values[0]] ** 2, axis=0)
-    empty = squares[a] + squares[b] <= NO_EIGENVALUE * np.max(squares)
-    flat[a, b] = flat[b, a] = (share > 0.5) & ~empty  # most of the rotation is in the null space
-    return np.asarray(np.linalg.pinv(jacobian, rcond=NO_EIGENVALUE), dtype=np.float64), flat
-
-
-def number_pairs(k: int) -> tuple[Index, Array]:
-    """Return the number (k, k) of the pair of two factors, and the sign of their angle: antisymmetric."""
-    number, sign = np.zeros((k, k), dtype=np.intp), np.sign(np.subtract.outer(-np.arange(k), -np.arange(k)))
-    number[np.triu_indices(k, 1)] = np.arange(k * (k - 1) // 2)
-    return number + number.T, sign.astype(np.float64)
+def invert(jacobian: Array) -> Array:
+    """Invert the Jacobian (K, K) of the slopes; angles that do not change them have large errors."""
+    U, values, V = np.linalg.svd(jacobian)
+    return np.asarray((V.T / np.maximum(values, NO_EIGENVALUE * np.max(values, initial=1e-200))) @ U.T)
 
 
 def find_mixed_pairs(angles: Array) -> list[tuple[int, int]]:
