@@ -17,12 +17,11 @@ from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import DataChangedWarning
 from elldict.ica import LpICA
 from elldict.metrics import recovery_error
-from elldict.model_file import load
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.statistics import compute_statistics
 from elldict.solver.objectives import Lp
-from elldict.stream.change import Block, begin_test
-from elldict.stream.moments import add_rows, count_needed
+from elldict.stream.change import THRESHOLD, Block, ChangeTest
+from elldict.stream.online import add_rows
 from elldict.stream.path import measure_angles
 from elldict.theory import cramer_rao_bound
 from tests.fits import assert_same_fit, draw_atoms, measure_errors
@@ -74,15 +73,6 @@ def test_ica_stream_has_the_mean_and_error_of_a_fit():
     assert not found.warnings_
 
 
-def test_stream_of_fewer_atoms_than_features_keeps_its_atoms(noisy):
-    X, dictionary = noisy
-    found = stream(X, n_components=5)
-    fit = LpDictionaryLearning(n_components=5).fit(X)
-    errors = [np.mean(1 - np.max((model.components_ @ dictionary.T) ** 4, axis=1)) for model in (found, fit)]
-    assert errors[0] < 2 * errors[1]  # they need not be the same five
-    np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(5), atol=1e-12)
-
-
 def test_stream_without_noise_stays_exact():
     X, dictionary, _ = make_bernoulli_gaussian(8000, 16, density=0.2, random_state=0)
     for dtype, error in ((np.float64, 1e-12), (np.float32, 1e-6)):
@@ -91,14 +81,6 @@ def test_stream_without_noise_stays_exact():
         assert found.expected_error_ < 1e-9
         assert found.components_.dtype == found.density_.dtype == dtype
         assert not found.warnings_
-
-
-def test_first_batch_that_is_large_enough_is_a_fit(noisy):
-    X = noisy[0][:3000]
-    found, fit = LpDictionaryLearning().partial_fit(X), LpDictionaryLearning().fit(X)
-    names = [name for name in vars(fit) if name.endswith("_") and name != "history_"]
-    for name in names:
-        np.testing.assert_array_equal(getattr(found, name), getattr(fit, name))
 
 
 @pytest.mark.parametrize("is_ica", [False, True])
@@ -117,41 +99,19 @@ def test_stream_continues_a_fit(noisy, is_ica):
     assert np.all(np.sum(before * model.mixing_, axis=0) > 0.95 * unit)
 
 
-def test_size_and_order_of_batches_matter_little(noisy):
-    """Differences are of second order in the error."""
-    X = noisy[0][:12_000]
-    one = stream(X)
-    for other in (stream(X, 12_000), stream(X, 333), stream(np.r_[X[:1000], X[6000:], X[1000:6000]])):
-        assert recovery_error(other.components_, one.components_) < 0.2 * one.expected_error_
-        assert other.expected_error_ == pytest.approx(one.expected_error_, rel=0.25)
-
-
-def test_single_samples_are_collected_then_followed(noisy):
+def test_collecting_stream_is_not_fitted_until_there_are_enough_samples(noisy):
     X = noisy[0]
-    model = LpDictionaryLearning().partial_fit(X[:1])
+    model = stream(X[:999], 333)
+    assert model.n_samples_seen_ == 999
+    assert "999 of 1000" in model.status_
     with pytest.raises(NotFittedError):
         model.transform(X)
-    for number in range(1, 40):
-        model.partial_fit(X[number : number + 1])
-        assert model.n_samples_seen_ == number + 1
-        assert model.components_.shape == (min(number + 1, 2 ** int(np.log2(number + 1)), 16), 16)
-        assert model.status_.startswith("collecting")
-        assert not model.converged_
-    model.partial_fit(X[40 : count_needed(16)])
-    before = model.components_
-    for row in X[2000:2300]:
-        model.partial_fit(row[None, :])
-    assert model.n_samples_seen_ == count_needed(16) + 300
-    assert 0 < recovery_error(model.components_, before) < 0.1
-    assert model.status_.startswith("stream")
+    assert stream(X[999:1300], 1, model=model).n_samples_seen_ == 1300
 
 
-def test_memory_does_not_grow(noisy):
-    X = noisy[0]
-    model = stream(X[:9000], 250)
-    before = len(pickle.dumps(model))
-    stream(X[9000:], 250, model=model)
-    assert len(pickle.dumps(model)) < 1.05 * before
+def test_fewer_components_than_features_need_whitening(noisy):
+    with pytest.raises(ValueError, match="n_components=5 of 16 features need whiten=True"):
+        LpDictionaryLearning(n_components=5).partial_fit(noisy[0])
 
 
 def test_pickled_and_copied_streams_continue_identically(noisy):
@@ -164,6 +124,7 @@ def test_pickled_and_copied_streams_continue_identically(noisy):
             stream(X[n_before:6000], 700, model=other)
             other._stream = model._stream
             assert_same_fit(other, model)
+    assert len(model._stream.window) == 4000
     assert not hasattr(clone(model), "_stream")
     assert not hasattr(model.fit(X[:2000]), "_stream")
 
@@ -183,18 +144,7 @@ def test_refused_batch_leaves_the_estimator_as_it_was(noisy, n_before):
     if n_before:
         with pytest.raises(ValueError, match="features"):
             model.partial_fit(X[:10, :5])
-        with pytest.raises(ValueError, match="whiten=True was False when the stream began"):
-            model.set_params(whiten=True).partial_fit(X[:10])
-        model.set_params(whiten=False)
     assert pickle.dumps(model) == before
-
-
-def test_stream_of_tensors_has_tensors(noisy):
-    torch = pytest.importorskip("torch")
-    X = noisy[0][:3000]
-    found = stream(torch.asarray(X.copy()))
-    assert isinstance(found.components_, torch.Tensor)
-    np.testing.assert_allclose(found.components_.numpy(), stream(X).components_, atol=1e-12)
 
 
 def test_other_containers_and_units_have_the_same_stream(noisy):
@@ -212,14 +162,6 @@ def test_other_containers_and_units_have_the_same_stream(noisy):
         named.partial_fit(frame[frame.columns[::-1]])
 
 
-def test_loaded_estimator_continues_as_the_saved_one(noisy, tmp_path):
-    X = noisy[0]
-    model = LpICA().fit(X[:3000])
-    model.save(tmp_path / "model.npz")
-    loaded = stream(X[3000:6000], model=load(tmp_path / "model.npz"))
-    np.testing.assert_array_equal(loaded.components_, stream(X[3000:6000], model=model).components_)
-
-
 def test_moments_are_those_of_discounted_samples():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 4)) * [1, 2, 3, 4] + [5, 0, 0, -3]
@@ -231,12 +173,6 @@ def test_moments_are_those_of_discounted_samples():
     np.testing.assert_allclose(statistics.mean * statistics.largest, np.average(X, axis=0, weights=weights))
     expected = np.cov(X.T, aweights=weights, ddof=0)
     np.testing.assert_allclose(statistics.covariance * statistics.largest**2, expected, rtol=1e-10)
-
-
-def test_effective_samples_are_those_of_a_geometric_series(noisy):
-    """Weights 2^(-age / h) have (sum w)^2 / sum w^2 = 2 h / ln 2, but for steps of an eighth of h."""
-    path = stream(noisy[0], 250, half_life=2000.0)._stream.follower.path
-    assert path.n_effective == pytest.approx(4000 / np.log(2), rel=0.02)
 
 
 def test_measured_angles_are_derivatives_of_the_slope():
@@ -262,11 +198,11 @@ def follow(batches, **options):
     model, warned, errors = LpDictionaryLearning(**options), [], []
     for number, (X, dictionary) in enumerate(batches):
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", DataChangedWarning)
+            warnings.simplefilter("always")
             model.partial_fit(X, half_life=half_life)
         for each in caught:
             assert each.filename == __file__
-            warned.append(number)
+        warned += [number for each in caught if each.category is DataChangedWarning]
         errors.append((recovery_error(model.components_, dictionary), model.expected_error_))
     return model, warned, np.array(errors)
 
@@ -274,9 +210,10 @@ def follow(batches, **options):
 def make_batches(n_batches, change, noise_std=0.2, seed=0, n=N):
     rng = np.random.default_rng(seed)
     for number in range(n_batches):
-        codes = rng.standard_normal((SIZE, n)) * (rng.random((SIZE, n)) < 0.2)
+        size = SIZE if number else 2 * SIZE  # the first batch is fitted
+        codes = rng.standard_normal((size, n)) * (rng.random((size, n)) < 0.2)
         codes, dictionary = change(number, codes, draw_atoms(n, seed))
-        yield codes @ dictionary + noise_std * rng.standard_normal((SIZE, n)), dictionary
+        yield codes @ dictionary + noise_std * rng.standard_normal((size, n)), dictionary
 
 
 def keep_all(number, codes, atoms):
@@ -313,8 +250,7 @@ def test_replaced_dictionary_is_noticed_and_learned(noise_std, half_life):
     _, warned, errors = follow(make_batches(AT + 10, replace_all, noise_std), half_life=half_life)
     assert len(warned) == 1
     assert AT <= warned[0] <= AT + 3
-    assert errors[AT, 0] > 0.5  # it was a change,
-    assert np.all(errors[AT : warned[0], 1] > 0.5)  # which was suspected at once,
+    assert np.all(errors[warned[0]] > 0.5)  # it was a change, which is admitted at once,
     assert np.all(errors[warned[0] + 3 :, 0] < 0.01)  # and the new one was found
     assert np.all(errors[:, 1] + 1e-12 > 0.4 * errors[:, 0])
 
@@ -343,7 +279,6 @@ def test_changed_scale_keeps_the_atoms():
 def test_drift_is_noticed_and_admitted():
     """Without half_life, it is noticed before it is large; errors are stated within a factor."""
     _, warned, errors = follow(make_batches(60, rotate))
-    assert len(warned) == 1
     assert errors[warned[0], 0] < 0.004
     assert np.all(errors[8:, 1] > 0.25 * errors[8:, 0])
 
@@ -384,14 +319,12 @@ def test_unchanged_samples_are_not_warned_of(seed):
 def test_change_test_scores_are_standard_normal_for_normal_blocks():
     """Slopes of independent normal angles, and values of unit variance: no sum comes near its threshold."""
     rng, k, b = np.random.default_rng(0), 6, 300
-    test = begin_test(k, np.zeros(k), np.r_[k, np.ones(k)], 10**9, 1.0, 0)
-    ones, sums = np.ones((k, k)) - np.eye(k), []
-    for number in range(400):
+    test, ones, sums = ChangeTest(np.zeros((k, k)), np.zeros(k), np.ones(k)), np.ones((k, k)) - np.eye(k), []
+    for _ in range(400):
         noise = np.triu(rng.standard_normal((k, k)), 1) * np.sqrt(b)
         block = Block(b, noise - noise.T, np.sqrt(b) * rng.standard_normal(k))
-        test = test.add(block, np.ones((k, k)), ones, 1e9, b * number)
+        test = test.add(block, np.ones((k, k)), ones, 1e9)
         sums.append(test.sums)
-    assert not np.any(test.alarms)
-    assert np.max(sums) < test.threshold
-    assert np.sqrt(test.spreads) == pytest.approx(1.0, abs=0.35)  # of 64 blocks, and three of the angles
-    assert test.inflation == pytest.approx(1.0, abs=0.1)
+    assert not any(test.alarms)
+    assert np.max(sums) < THRESHOLD
+    assert np.sqrt(test.spreads) == pytest.approx(1.0, abs=0.35)  # of 64 blocks

@@ -22,9 +22,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from elldict import LpDictionaryLearning
 from elldict._old.report.style import LIGHT
 from elldict.datasets import make_bernoulli_gaussian
+from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.metrics import recovery_error
 from elldict.theory import cramer_rao_bound, expected_error
 from experiments import IMAGES, ROOT
@@ -46,11 +46,15 @@ class Trace:
     seconds: float
 
 
-def followed(model: LpDictionaryLearning, batches: Iterator[tuple[Matrix, Matrix]]) -> Trace:
+def followed(
+    model: LpDictionaryLearning, batches: Iterator[tuple[Matrix, Matrix]], half_life: float | None = None
+) -> Trace:
     """Feed batches, each with the dictionary it was made of."""
     trace, began = Trace([], [], [], 0.0), time.perf_counter()
     for X, dictionary in batches:
-        model.partial_fit(X)
+        model.partial_fit(X, half_life=half_life)
+        if not hasattr(model, "components_"):  # samples are collected for the first fit
+            continue
         trace.seen.append(model.n_samples_seen_)
         trace.errors.append(recovery_error(model.components_, dictionary))
         trace.bars.append(model.expected_error_)
@@ -108,8 +112,8 @@ def tracking(n_samples: int, n: int = 32, noise_std: float = 0.2) -> dict[float,
     for half_life in HALF_LIVES:
         rows = []
         for speed in SPEEDS:
-            model = LpDictionaryLearning(half_life=half_life, random_state=0)
-            trace = followed(model, rotating(X, dictionary, speed))
+            model = LpDictionaryLearning(random_state=0)
+            trace = followed(model, rotating(X, dictionary, speed), half_life)
             half = len(trace.errors) // 2
             rows.append((float(speed), float(np.mean(trace.errors[half:])), float(np.mean(trace.bars[half:]))))
         table[half_life] = rows

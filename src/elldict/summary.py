@@ -95,7 +95,7 @@ def describe_source(model: Any) -> str:
         return ""
     if np.nanmax(errors) < EXACT:
         return "determined by the samples in which a code is zero"
-    return "estimated by comparing fits to parts of the samples"
+    return "estimated from the variation between samples"
 
 
 def describe_size(model: Any) -> str:

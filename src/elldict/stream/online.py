@@ -3,257 +3,190 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from elldict.denoising import Distribution
-from elldict.fit import ROUNDING
+from elldict.errors.splits import make_unit, match
+from elldict.fit import ROUNDING, Options
 from elldict.result import Result
+from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array
 from elldict.samples.normalization import Normalization
 from elldict.samples.statistics import Statistics
+from elldict.samples.subsample import NO_VARIANCE, Codes
 from elldict.samples.whitening import Whitening, make_whitening
-from elldict.solver.climb import PER_ERROR, Reason, State
+from elldict.solver.climb import Reason, State
 from elldict.solver.density import Density
-from elldict.solver.objectives import Lp, Objective, SignedLp, SmoothNorm
+from elldict.solver.objectives import Objective, SignedLp, SmoothNorm
 from elldict.solver.steps import polar
-from elldict.stream.change import Block, ChangeTest, begin_test
-from elldict.stream.moments import add_rows, compute_keep
-from elldict.stream.path import Path, begin_path, make_codes
+from elldict.stream.change import Block, ChangeTest
+from elldict.stream.path import Path
 from elldict.warnings import Finding, find_gaussian
 
-if TYPE_CHECKING:
-    from elldict.estimator import LpEstimator
-
-LARGEST_SHARE = 1 / 3  # of the samples of a step in all: Newton's step is then short enough
-PARTS_PER_HALF_LIFE, LEAST_PART = 4, 64  # steps within a half-life, and samples of a step, at least
-WHITENING_SHARE, DENSITY_SHARE = 0.01, 0.1  # share of new samples after which each is computed again
-WINDOW_SHARE = 1 / 4  # of the window that is new
-UNRESOLVED = 0.5  # error of an atom whose two halves of the first fit found different ones: steps do not improve it
+LARGEST_STEP = 1 / 2  # samples of a step, relative to those before: Newton's step is then short enough
+STEPS_PER_HALF_LIFE, LEAST_STEP = 4, 64  # steps within a half-life, and samples of a step, at least
+WORSE = 4.0  # distance of atoms from those of another fit, relative to the errors of the latter, beyond chance
 
 
 @dataclass(frozen=True)
 class Follower:
     """Atoms that follow a stream, and all that is kept of samples seen. Matrices are in whitened coordinates."""
 
-    center: bool
-    standardize: bool
-    power: float
+    options: Options
     statistics: Statistics
     whitening: Whitening
     normalization: Normalization | None
     path: Path
     lp: Objective | None  # the objective, if that is not the likelihood
     density: Density
-    initial: Array  # (m,) errors of the fit
+    n_iter: int
     change: ChangeTest | None = None  # None until there are samples for curvatures
-    moment: float = math.nan  # mean of |code|^p
-    n_steps: int = 0
-    new_to_whitening: float = 0.0  # samples since it was computed
-    new_to_density: int = 0
+    n_new: int = 0  # samples since the densities were fitted
 
-    @property
-    def objective(self) -> Objective:
-        """Function of codes to be maximised."""
-        return self.density if self.lp is None else self.lp
-
-    def follow(self, rows: Array, half_life: float | None, n_seen: int) -> Follower:
-        """Take a step for each part of a batch (b, n), whose first sample is number `n_seen` of the stream."""
+    def follow(self, rows: Array, half_life: float) -> Follower:
+        """Take the steps of a batch (b, n), in parts so small that one step is enough for each."""
+        most = max(LEAST_STEP, min(LARGEST_STEP * self.path.weight, half_life / STEPS_PER_HALF_LIFE))
         follower = self
-        for start, stop in cut_parts(len(rows), self.path.weight, half_life):
-            follower = follower._visit(rows[start:stop], compute_keep(stop - start, half_life), n_seen + stop)
+        for part in np.array_split(rows, math.ceil(len(rows) / most)):
+            follower = follower._visit(part, 0.5 ** (len(part) / half_life))
         return follower
 
-    def _visit(self, rows: Array, keep: float, n_seen: int) -> Follower:
-        """Take one step, and test for change."""
+    def _visit(self, rows: Array, keep: float) -> Follower:
+        """Discount earlier samples by a factor, take one step, and test for change."""
         assert self.change is not None
-        here = self._update_moments(rows, keep)
-        path, m, b = here.path, here.path.m, len(rows)
-        Z = here.encode(rows)
-        found = Z if m == len(path.A) else Z[:, :m]
-        terms = here.objective.terms(found)
-        C = np.zeros_like(path.A)
-        C[:m] = terms.g.T @ Z
-        block = Block(b, C - C.T, np.sum(here.density.log_density(found), axis=0))
-        change = self.change.discount(keep)
-        step = path.step(block.slope, b, keep, change.spread_of_angles)
-        change = change.add(block, path.curvature, path.variance, path.weight, n_seen)
-        return replace(here, path=step, change=change, n_steps=self.n_steps + 1, new_to_density=self.new_to_density + b)
+        here, b = self._update_moments(rows, keep), len(rows)
+        Z, path = here.encode(rows), here.path
+        C = (self.lp or self.density).terms(Z).g.T @ Z
+        block = Block(b, C - C.T, np.sum(self.density.log_density(Z), axis=0))
+        change = self.change.add(block, path.curvature, path.variance, path.weight)
+        path = path.step(block.slope, b, keep)
+        return replace(here, path=path, change=change, n_iter=self.n_iter + 1, n_new=self.n_new + b)
 
     def _update_moments(self, rows: Array, keep: float) -> Follower:
-        """Add samples to the moments, and express everything in the coordinates in which they are white."""
-        if not (self.center or self.standardize or self.whitening.is_white):
+        """Add samples to the moments, and express the atoms in the coordinates in which all samples are white."""
+        if not (self.options.center or self.options.standardize or self.options.whiten):
             return self
+        before, m = self.whitening, len(self.path.A)
         statistics = add_rows(self.statistics, rows, keep)
-        new = keep * self.new_to_whitening + len(rows)
-        if new < WHITENING_SHARE * statistics.n_samples:
-            return replace(self, statistics=statistics, new_to_whitening=new)
-        before, k = self.whitening, len(self.path.A)
-        whitening = make_whitening(
-            statistics,
-            center=self.center,
-            whiten=before.is_white,
-            standardize=self.standardize,
-            n_components=k if before.is_white else None,
-        )
-        if len(whitening.to_white) != k:  # the old one stays until the samples vary again, or for ever
-            return replace(self, statistics=statistics, new_to_whitening=new)
+        whitening = choose_coordinates(statistics, self.options, m)
+        if len(whitening.to_white) != m:  # the old one stays until the samples vary again, or for ever
+            return replace(self, statistics=statistics)
         path = self.path.move(before.to_white @ whitening.from_white, whitening.to_white @ before.from_white)
-        return replace(self, statistics=statistics, whitening=whitening, path=path, new_to_whitening=0.0)
+        return replace(self, statistics=statistics, whitening=whitening, path=path)
 
     def encode(self, rows: Array) -> Array:
-        """Compute the codes (b, k) of samples (b, n) along all directions of the basis."""
+        """Compute the codes (b, m) of samples (b, n)."""
         y = self.whitening.apply(rows)
         if self.normalization is not None:
             y = self.normalization.apply(y)
-        return np.asarray((self.path.A @ y.T).T)
+        return np.asarray(y @ self.path.A.T)
 
-    def is_outdated(self, n_rows: int) -> bool:
-        """Return whether densities and curvatures are to be computed again, from a window of so many samples."""
-        if self.change is None:
-            return True
-        new = self.new_to_density
-        return not self.change.is_suspect and new > max(DENSITY_SHARE * self.path.weight, WINDOW_SHARE * n_rows)
-
-    def refresh(self, rows: Array, n_seen: int, like: ChangeTest | None = None) -> Follower:
-        """Fit densities, and compute curvatures, from recent samples (r, n); a new test begins `like` another."""
-        Z, path = self.encode(rows), self.path
-        codes, variances = make_codes(Z[:, : path.m]), np.mean(Z * Z, axis=0)
-        blur = None
-        if self.change is not None:
-            blur = PER_ERROR * np.sqrt(path.errors @ variances / np.maximum(variances, np.finfo(float).tiny))[: path.m]
-        density = self.density.refit(codes, blur, choose=True)
+    def refresh(self, rows: Array) -> Follower:
+        """Fit densities, and compute curvatures, from recent samples (r, n), from which the test for change begins."""
+        Z = self.encode(rows)
+        codes = make_codes(Z)
+        density = self.density.refit(codes, choose=True)
         lp = None if self.lp is None else self.lp.refit(codes, choose=True)
-        path = path.measure(Z, density if lp is None else lp)
-        logs = density.log_density(Z[:, : path.m])
-        levels, variances = np.mean(logs, axis=0), np.var(np.c_[np.sum(logs, axis=1), logs], axis=0)
-        if self.change is None:
-            path = path.set_errors(to_angles(self.initial))
-            held_out = levels + (density.value - np.sum(levels)) / len(levels)
-            change = begin_test(len(path.A), held_out, variances, len(Z), path.weight, n_seen).inherit(like)
-        else:
-            is_other = (density.n_widths != self.density.n_widths) | (density.has_offsets != self.density.has_offsets)
-            gain = np.where(is_other, levels - np.mean(self.density.log_density(Z[:, : path.m]), axis=0), 0.0)
-            change = replace(self.change, levels=self.change.levels + gain, variances=variances, n_fitted=len(Z))
-        raw = (self.path.atoms @ self.whitening.apply(rows).T) if self.normalization is not None else Z[:, : path.m]
-        return replace(
-            self,
-            path=path,
-            density=density,
-            lp=lp,
-            change=change,
-            moment=float(np.mean(np.abs(raw) ** self.power)),
-            new_to_density=0,
-        )
+        path = self.path.measure(Z, lp or density)
+        logs = density.log_density(Z)
+        levels, variances = np.mean(logs, axis=0), np.var(logs, axis=0)
+        change = replace(self.change or ChangeTest(np.zeros_like(path.A), levels, variances), variances=variances)
+        return replace(self, path=path, density=density, lp=lp, change=change, n_new=0)
 
-    def forget(self, n_samples: float, errors: Array) -> Follower:
-        """Keep the atoms, with these errors (m,), as if there had been only so many samples; test for change anew."""
-        path = replace(self.path, weight=n_samples, squares=n_samples, n_measured=0)
-        statistics = replace(self.statistics, n_samples=n_samples)
-        return replace(self, statistics=statistics, path=path, initial=errors, change=None)
+    def agrees(self, result: Result) -> bool:
+        """Return whether the atoms did not drift, and are those of another fit, within its errors."""
+        columns, errors = self.mixing / self.units, np.nan_to_num(result.component_errors)
+        cosines = np.sum(make_unit(columns) * match(columns, result.mixing / self.units), axis=0)
+        most = WORSE * np.maximum(errors, np.mean(errors)) + ROUNDING
+        has_drifted = self.change is None or self.change.alarms[0]
+        return not has_drifted and bool(np.all(1 - cosines**4 < most))
 
     @property
     def mixing(self) -> Array:
         """Matrix (n, m) that maps codes to centred samples, in the units of a result."""
-        return self.whitening.make_mixing(self.path.atoms) / self.whitening.unit
+        return np.asarray(self.whitening.make_mixing(self.path.A) / self.whitening.unit)
 
-    def estimate_errors(self, *, is_drifting: bool = False) -> Array:
+    @property
+    def units(self) -> Array:
+        """Units (n, 1) of the features, in which errors are stated."""
+        return np.atleast_2d(1.0 if self.whitening.scales is None else self.whitening.scales).T
+
+    def estimate_errors(self) -> Array:
         """Estimate the errors 1 - cos^4 (m,) of the atoms, from those of angles, of moments, and of the lag."""
-        if self.change is None:
-            return self.initial
-        path, m = self.path, self.path.m
-        squares = path.errors[:m]
+        assert self.change is not None
+        squares = self.path.variance / self.path.n_effective
         if self.whitening.is_white:  # errors of symmetric matrices: products of two codes have variance one
-            squares = squares + 1 / (4 * path.n_effective)
-        found = (
-            np.sum(squares * self._compare_directions(), axis=1)
-            + self.change.measure_lag(path.variance, is_drifting=is_drifting)[:m]
-        )
-        errors = np.maximum(to_errors(found), ROUNDING)
-        gaussian = find_gaussian(self.density.negentropy, path.n_effective)
+            squares = squares + 1 / (4 * self.path.n_effective)
+        found = np.sum(squares * self._compare_directions(), axis=1) + self.change.measure_lag(self.path.variance)
+        errors = np.maximum(1 - 1 / (1 + found) ** 2, ROUNDING)
+        gaussian = find_gaussian(self.density.negentropy, self.path.n_effective)
         if (count := int(np.sum(gaussian))) > 1:  # mean error of random directions of the subspace
             errors = np.where(gaussian, np.maximum(errors, 1 - 3 / (count * (count + 2))), errors)
-        return np.where(self.initial > UNRESOLVED, np.maximum(errors, self.initial), errors)
+        return np.asarray(errors)
 
     def _compare_directions(self) -> Array:
-        """Compute how far (m, k) a rotation of one atom to each direction moves it in the coordinates of samples."""
-        columns = self.whitening.make_mixing(self.path.A)
-        if self.whitening.scales is not None:
-            columns = columns / self.whitening.scales[:, None]
+        """Compute how far (m, m) a rotation of one atom to each direction moves it in the coordinates of samples."""
+        columns = self.mixing / self.units
         columns = columns / np.max(np.abs(columns))  # squares neither overflow nor underflow
         moments = columns.T @ columns
         squares = np.diag(moments)
         sines = np.maximum(squares - moments**2 / squares[:, None], 0)  # of a direction beside an atom
-        return np.asarray(sines / squares[:, None])[: self.path.m]
+        return np.asarray(sines / squares[:, None])
 
-    def make_result(self, findings: tuple[Finding, ...], errors: Array, n_iter: int, n_passes: float) -> Result:
+    def make_result(self, findings: tuple[Finding, ...], errors: Array, objective: float) -> Result:
         """Collect what users see; atoms keep their order and signs."""
         whitening, unit, normalization = self.whitening, self.whitening.unit, self.normalization
         return Result(
             mixing=self.mixing,
-            unmixing=whitening.make_unmixing(self.path.atoms) * unit,
+            unmixing=whitening.make_unmixing(self.path.A) * unit,
             mean=whitening.mean,
             code_std=self.density.std * unit,
             component_errors=errors,
             is_exact=False,
             has_replicates=True,
-            objective=self.moment,
+            objective=objective,
             density=self.density if normalization is not None else self.density.rescale(unit),
             normalization=None if normalization is None else Normalization(normalization.median * unit**2),
-            state=State(self.path.atoms, self.objective, reason=Reason.SMALL_RISE),
+            state=State(self.path.A, self.lp or self.density, reason=Reason.SMALL_RISE),
             pilot="likelihood",
             is_pilot=self.lp is not None,
-            n_iter=n_iter,
-            n_passes=n_passes,
+            n_iter=self.n_iter,
+            n_passes=1.0,
             findings=findings,
         )
 
 
-def begin(model: LpEstimator, unmixing: Array, law: Distribution, errors: Array, statistics: Statistics) -> Follower:
-    """Begin with fitted atoms: rows (m, n) that map samples to codes, and the distribution and errors of these."""
-    center, whiten = model._choose_coordinates()
-    m = len(unmixing)
-    whitening = make_whitening(
-        statistics,
-        center=center,
-        whiten=whiten,
-        standardize=bool(model.standardize),
-        n_components=m if whiten else None,
-    )
+def begin(options: Options, unmixing: Array, law: Distribution, statistics: Statistics, n_iter: int) -> Follower:
+    """Begin with fitted atoms: rows (m, n) that map samples to codes, and the distribution of these."""
+    whitening = choose_coordinates(statistics, options, len(unmixing))
     law = law.rescale(1 / whitening.unit)
     assert isinstance(law.density, Density)
-    atoms = polar(unmixing @ whitening.from_white)
-    p: float = float(model.p)
     lp: Objective | None = None
-    if model.solver == "power" or m < atoms.shape[1]:
-        lp = Lp(p)
-    elif model.refine is None:
-        lp = SignedLp(p) if p > 2 else SmoothNorm(p)
-    path = begin_path(atoms, statistics.n_samples, is_likelihood=lp is None)
-    errors = np.where(np.isnan(errors), 0.0, errors)  # not estimated: those of the number of samples, at least
-    standardize = bool(model.standardize)
-    return Follower(center, standardize, p, statistics, whitening, law.normalization, path, lp, law.density, errors)
+    if options.solver == "power" or options.refine is None:
+        lp = SignedLp(options.p) if options.p > 2 else SmoothNorm(options.p)
+    A, n_samples = polar(unmixing @ whitening.from_white), statistics.n_samples
+    path = Path(A, n_samples, n_samples, np.zeros((4, *A.shape)))
+    return Follower(options, statistics, whitening, law.normalization, path, lp, law.density, n_iter)
 
 
-def cut_parts(n_samples: int, weight: float, half_life: float | None) -> Iterator[tuple[int, int]]:
-    """Cut a batch into parts so small that one step is enough for each."""
-    start, longest = 0, math.inf if half_life is None else half_life / PARTS_PER_HALF_LIFE
-    while start < n_samples:
-        most = max(LEAST_PART, min(weight * LARGEST_SHARE / (1 - LARGEST_SHARE), longest))
-        stop = start + math.ceil((n_samples - start) / math.ceil((n_samples - start) / most))
-        weight = weight * compute_keep(stop - start, half_life) + stop - start
-        yield start, stop
-        start = stop
+def choose_coordinates(statistics: Statistics, options: Options, m: int) -> Whitening:
+    """Choose the coordinates of samples from their moments, as a fit of m atoms does."""
+    center, whiten, standardize = options.center, options.whiten, options.standardize
+    return make_whitening(statistics, center=center, whiten=whiten, standardize=standardize, n_components=m)
 
 
-def to_angles(errors: Array) -> Array:
-    """Convert errors 1 - cos^4 to squared angles, or rather tangents, which are not bounded."""
-    return np.asarray(1 / np.sqrt(np.maximum(1 - errors, 1e-6)) - 1)
+def add_rows(statistics: Statistics, rows: Array, keep: float) -> Statistics:
+    """Update mean and covariance with more samples (b, n), after discounting the others."""
+    before, total = keep * statistics.n_samples, keep * statistics.n_samples + len(rows)
+    y = rows.astype(np.float64) / statistics.largest - statistics.mean
+    shift = np.sum(y, axis=0) / total
+    covariance = (before * statistics.covariance + y.T @ y) / total - np.outer(shift, shift)
+    return Statistics(total, statistics.largest, statistics.mean + shift, covariance)
 
 
-def to_errors(squares: Array) -> Array:
-    """Convert squared tangents to errors 1 - cos^4."""
-    return np.asarray(1 - 1 / (1 + squares) ** 2)
+def make_codes(Z: Array) -> Codes:
+    """Take codes (r, m) in memory; every other sample is in the second half."""
+    samples, half = ArraySamples(Z), np.asarray(np.arange(len(Z)) % 2, dtype=np.int8)
+    return Codes(samples, samples, half, np.sqrt(np.maximum(np.mean(Z * Z, axis=0), NO_VARIANCE)))  # type: ignore[arg-type]
