@@ -115,7 +115,8 @@ class LpEstimator(FittedModel):
     def partial_fit(self, X: Any, y: Any = None, *, half_life: float | None = None) -> Self:  # noqa: ARG002
         """Improve the components with a batch of samples, which is read once.
 
-        The first batches are collected until there are 40 samples per feature, at least 1000, and fitted as `fit` does.
+        The first batches are collected until there are 40 samples per feature, at least 1000, and fitted as `fit` does;
+        until then there are no components, and `status_` says how many samples there are.
         Each further batch is one Newton step, of a length proportional to its share in all samples: to first order the
         error is that of a fit to all of them. Memory does not grow. A fitted estimator is continued. If the samples
         change, there is a :class:`~elldict.exceptions.DataChangedWarning`, and a new start.
