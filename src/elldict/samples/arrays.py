@@ -81,7 +81,8 @@ def drop_weightless(samples: Samples, groups: NDArray[Any] | None) -> tuple[Samp
     """Leave out samples of weight zero, and bring weights to their final scale."""
     assert samples.weights is not None
     index = np.flatnonzero(samples.weights)
-    kept = SelectedSamples(samples, index, scale_weights(samples.weights[index]))
+    weights = scale_weights(samples.weights[index])
+    kept = SelectedSamples(samples, index, None if np.all(weights == 1) else weights)
     return kept, None if groups is None else groups[index]
 
 
