@@ -4,12 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN    := $(VENV)/bin
 
-# Tests of the old package that run with `make test`, about two minutes; `make test-old` runs all of them.
-OLD := compiled_kernels host_kernels objectives solver polar estimator sklearn model_file checkpoint cli ica score \
-  robust signs reduction sample_weight error_bar_parts split_half_errors theory_of_error_bars stream rotation \
-  stability readers cluster hostile_files damaged_files plot properties summary progress
-
-.PHONY: install demo reproduce test test-old test-slow test-short test-browser coverage test-torch test-torch-slow test-cuda lint docs wheel measure bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: install demo reproduce test test-slow test-short test-browser coverage test-torch test-cuda lint docs wheel measure bench bench-quick bench-basins bench-iteration bench-limit clean
 
 # Everything that `make test`, `make test-torch` and `make lint` need.
 install: $(VENV)/.torch
@@ -22,15 +17,12 @@ reproduce: $(VENV)/.reproduce
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --ignore tests/_old \
-	  tests src README.md docs $(OLD:%=tests/_old/test_%.py)
-
-test-old: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' tests/_old
+	  tests src README.md docs
 
 # A selection of a minute, for other versions of Python.
 test-short: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' \
-	  tests/test_promises.py tests/_old/test_solver.py tests/_old/test_estimator.py tests/_old/test_model_file.py README.md
+	  tests/test_promises.py tests/test_fit.py tests/test_estimators.py tests/test_model_file.py README.md
 
 # Reports and pages as Chromium shows them; without it these tests skip, here as in `make test`.
 test-browser: $(VENV)/.dev
@@ -43,27 +35,13 @@ test-slow: $(VENV)/.dev
 coverage: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
 
-# The tests of the solver once more with samples as tensors of torch, and by the ways that are meant for a graphics card:
-# without those that do not get to see torch, and without the largest problems, which take longest and show nothing more.
+# Samples as tensors of torch, on its CPU device.
 test-torch: $(VENV)/.torch
-	$(BIN)/pytest tests/test_samples.py tests/test_switch.py
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --solve-on torch \
-	  -k 'not corruption and not memory and not copied_whole and not processes and not thread_counts and not n_100' \
-	  tests/_old/test_solver.py tests/_old/test_refine.py tests/_old/test_score.py tests/_old/test_array_libraries.py tests/_old/test_device.py
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --solve-on card -k 'not n_100 and not corruption' tests/_old/test_solver.py
+	$(BIN)/pytest tests/test_samples.py tests/test_gpu.py
 
-# The same with the longer ones.
-test-torch-slow: $(VENV)/.torch
-	$(BIN)/pytest -n 2 --dist worksteal --solve-on torch \
-	  -k 'not corruption and not memory and not copied_whole and not processes and not thread_counts and not n_100' \
-	  tests/_old/test_recovery.py tests/_old/test_faults.py
-	$(BIN)/pytest -n 2 --dist worksteal --solve-on card -k 'not n_100 and not corruption' tests/_old/test_recovery.py
-
-# On a machine with a card of NVIDIA and a torch that finds it.
+# The same on a machine with an NVIDIA GPU and a torch that finds it.
 test-cuda: $(VENV)/.dev
-	$(BIN)/pytest tests/_old/test_cuda.py tests/_old/test_device.py
-	$(BIN)/pytest --solve-on cuda -k 'not memory and not copied_whole and not processes and not cleaned_answer' \
-	  tests/_old/test_solver.py tests/_old/test_recovery.py tests/_old/test_refine.py tests/_old/test_faults.py
+	$(BIN)/pytest -m cuda tests/test_gpu.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -16,16 +16,6 @@ from elldict import exceptions
 from elldict.datasets import make_bernoulli_gaussian
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--solve-on",
-        default="host",
-        choices=("host", "torch", "card", "cuda"),
-        help="Where fits of NumPy arrays are solved: by NumPy; by torch on the host; the same by the ways that are "
-        "meant for a graphics card; on a graphics card.",
-    )
-
-
 def pytest_configure(config):
     """A fit in a test warns only where the test says so.
 

@@ -5,9 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from elldict.axes import describe_axes
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.ica import LpICA
+from elldict import LpDictionaryLearning, LpICA, describe_axes
 from tests.fits import assert_same
 
 R = 4000

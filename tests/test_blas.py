@@ -10,8 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from elldict import blas
-from elldict.ica import LpICA
+from elldict import LpICA, blas
 from tests.fits import draw
 
 
@@ -160,7 +159,7 @@ FORK = """
 import os, sys, threading, time
 import numpy as np
 from elldict.blas import SHARED, _read
-from elldict.ica import LpICA
+from elldict import LpICA
 
 X = np.random.default_rng(0).laplace(size=(600, 4))
 expected = LpICA(error_bars=False).fit(X).components_

@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 
 import elldict
+from elldict import LpDictionaryLearning, LpICA
 from elldict import checkpoint as checkpoints
 from elldict.checkpoint import Checkpoint, CheckpointError, Place, decode, encode, read
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import NoCheckpointWarning
 from elldict.fit import Options
 from elldict.history import Recorder
-from elldict.ica import LpICA
 from elldict.solver.climb import Reason, State
 from elldict.solver.density import Density
 from elldict.solver.objectives import SignedLp
@@ -195,7 +194,7 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from elldict import checkpoint
-from elldict.dictionary_learning import LpDictionaryLearning
+from elldict import LpDictionaryLearning
 
 samples, path, moment, number = *sys.argv[1:4], int(sys.argv[4])
 checkpoint.SHARE_OF_TIME = np.inf

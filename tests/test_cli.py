@@ -16,13 +16,10 @@ import pytest
 from typer.main import get_command
 
 import elldict
-from elldict import cli_new as cli
-from elldict.cli_new.messages import name_option, reword, translate
+from elldict import LpDictionaryLearning, LpICA, cli, load
+from elldict.cli.messages import name_option, reword, translate
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.history import Recorder
-from elldict.ica import LpICA
-from elldict.model_file import load
 
 NAMES = ["age", "=1+1", "\x1b[31mred", "y", "z"]
 RUN = f"import sys; from {cli.__name__} import main; main()"

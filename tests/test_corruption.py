@@ -11,16 +11,15 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from elldict import LpDictionaryLearning, LpICA
 from elldict.archive import read_archive, write_archive
 from elldict.corruption.climb import find_angles, solve, sum_slopes
 from elldict.corruption.messages import begin, exchange, explain, measure_evidence, pass_messages
 from elldict.corruption.prior import Mixture, Prior
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.errors.exact import find_exact
 from elldict.exceptions import CorruptedEntriesWarning
 from elldict.fit import Options, fit
-from elldict.ica import LpICA
 from elldict.metrics import recovery_error
 from elldict.model_file import ModelFileError, load
 from elldict.samples.arrays import ArraySamples
@@ -364,7 +363,7 @@ def test_whitened_fit_is_not_checked_and_nothing_of_corruption_is_imported():
     script = """
 import sys
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
+from elldict import LpDictionaryLearning
 X, _, _ = make_bernoulli_gaussian(4000, 16, density=0.3, corruption=3.0, random_state=0)
 model = LpDictionaryLearning(whiten=True, error_bars=False).fit(X)
 assert "CorruptedEntriesWarning" not in dict(model.warnings_)

@@ -18,9 +18,7 @@ from distributed import Client, LocalCluster
 from distributed.core import Status
 from threadpoolctl import threadpool_limits
 
-from elldict import blas, exceptions
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.ica import LpICA
+from elldict import LpDictionaryLearning, LpICA, blas, exceptions
 from elldict.samples import base, cluster, subsample
 from elldict.samples import dask as dask_samples
 from elldict.samples.arrays import ArraySamples

@@ -3,8 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.ica import LpICA
+from elldict import LpDictionaryLearning, LpICA
 
 
 @pytest.mark.filterwarnings("ignore")  # the checks fit noise and too few samples

@@ -16,12 +16,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from elldict import estimator
+from elldict import Iteration, LpDictionaryLearning, LpICA, estimator
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning
-from elldict.history import Iteration
-from elldict.ica import LpICA
 from elldict.metrics import recovery_error
 
 BOTH = pytest.mark.parametrize("kind", [LpDictionaryLearning, LpICA])

@@ -13,11 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict import estimator
+from elldict import LpDictionaryLearning, LpICA, estimator
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning, RankWarning
-from elldict.ica import LpICA
 from elldict.metrics import recovery_error
 from elldict.samples import base
 from elldict.samples.base import cut_blocks

@@ -16,13 +16,11 @@ import scipy.io
 import zarr
 from safetensors.numpy import save_file
 
-from elldict.dictionary_learning import LpDictionaryLearning
+from elldict import LpDictionaryLearning, LpICA, open_samples
 from elldict.exceptions import ConvertedFileWarning, SamplesChangedError, SamplesFileError
-from elldict.ica import LpICA
 from elldict.samples import base, files, subsample, tables
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.files import cut
-from elldict.samples.open import open_samples
 from elldict.samples.order import find_order
 from elldict.samples.output import check_output
 from elldict.samples.statistics import compute_statistics
@@ -228,7 +226,7 @@ def test_temporary_file_without_space_names_its_folder(folder, never_stored):
     script = f"""
 import resource, signal, warnings
 from elldict.samples import tables
-from elldict.samples.open import open_samples
+from elldict import open_samples
 warnings.simplefilter("ignore")
 tables.STORED_BYTES = 0
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -487,8 +485,8 @@ def test_fit_of_a_large_file_stays_within_its_memory(tmp_path):
     script = f"""
 import resource
 import numpy as np
-from elldict.ica import LpICA
-from elldict.samples.open import open_samples
+from elldict import LpICA
+from elldict import open_samples
 
 rng, shape = np.random.default_rng(0), (2**19, 64)
 stored = np.lib.format.open_memmap({str(tmp_path / "x.npy")!r}, "w+", np.float32, shape)

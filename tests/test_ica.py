@@ -9,9 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import signal
 from sklearn.decomposition import FastICA
 
-from elldict.dictionary_learning import LpDictionaryLearning
+from elldict import LpDictionaryLearning, LpICA
 from elldict.exceptions import NotWhiteWarning, RankWarning
-from elldict.ica import LpICA
 
 N_SAMPLES, N_FEATURES = 5000, 6
 WHITEN = pytest.mark.parametrize("whiten", ["unit-variance", "arbitrary-variance"])

@@ -13,7 +13,7 @@ from elldict.metrics import match_atoms
 
 mne = pytest.importorskip("mne")
 
-from elldict.mne_new import fit_ica  # noqa: E402
+from elldict.mne import fit_ica  # noqa: E402
 
 CHANNELS = ["Fp1", "Fp2", "F7", "F3", "Fz", "F4", "F8", "T7", "C3", "Cz", "C4", "T8", "P7", "P3", "Pz", "P4"]
 N_SOURCES, FS, N_TIMES = 6, 128.0, 5000

@@ -21,10 +21,9 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from elldict import LpDictionaryLearning, LpICA
 from elldict.archive import HEADER, add_member
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.ica import LpICA
 from elldict.model_file import MOST_WIDTHS, ModelFileError, load
 from tests.fits import assert_same_fit
 

@@ -12,10 +12,8 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from elldict import plot_new as plot
+from elldict import LpDictionaryLearning, LpICA, plot
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.ica import LpICA
 from elldict.report.figures import make_histograms, paint
 from elldict.summary import to_degrees
 

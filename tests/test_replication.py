@@ -10,12 +10,10 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA, FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict import halves, replication
+from elldict import LpDictionaryLearning, LpICA, halves, replication
 from elldict.checkpoint import CheckpointError
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.halves import Components, cut, divide
-from elldict.ica import LpICA
 from elldict.replication import Geometry, Stability, stability
 from tests.fits import draw, measure_errors
 

@@ -15,9 +15,8 @@ pytest.importorskip("jinja2")
 from matplotlib.image import imread
 
 import elldict
+from elldict import LpDictionaryLearning, LpICA
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.ica import LpICA
 from elldict.report import demo
 from elldict.report.figures import paint
 from elldict.summary import format_error, list_facts

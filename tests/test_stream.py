@@ -12,10 +12,9 @@ import scipy.signal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from elldict import LpDictionaryLearning, LpICA
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import DataChangedWarning
-from elldict.ica import LpICA
 from elldict.metrics import recovery_error
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.statistics import compute_statistics

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from elldict import LpDictionaryLearning, LpICA
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.ica import LpICA
 from elldict.summary import format_error, to_degrees
 
 

@@ -5,12 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 
-from elldict import transform
+from elldict import LpDictionaryLearning, LpICA, transform
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.denoising import Distribution, SpikeSlab, find_thresholds, fit_spike_slab, limit_noise
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning
-from elldict.ica import LpICA
 from elldict.samples import base
 from elldict.samples.normalization import Normalization
 from tests.fits import draw, draw_atoms

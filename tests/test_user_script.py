@@ -18,9 +18,9 @@ SCRIPT = """
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.history import Iteration
-from elldict.ica import LpICA
+from elldict import LpDictionaryLearning
+from elldict import Iteration
+from elldict import LpICA
 
 
 def stop(iteration: Iteration) -> bool:
@@ -41,7 +41,7 @@ REVEALED = [f"ica.{name}" for name in ARRAYS]
 REVEALED += [f"ica.{name}(X)" for name in ("fit", "transform", "fit_transform", "inverse_transform", "denoise")]
 REVEALED += ["ica.score_samples(X)"]
 WRONG = """
-from elldict.ica import LpICA
+from elldict import LpICA
 
 LpICA(n_components="all")
 wrong: str = LpICA().fit([[1.0]]).n_iter_

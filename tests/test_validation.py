@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from elldict.dictionary_learning import LpDictionaryLearning
-from elldict.ica import LpICA
+from elldict import LpDictionaryLearning, LpICA
 from elldict.validation import InvalidParameterError
 from tests.fits import draw
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.loadings.rotator import rotate
+from elldict.rotation.rotator import rotate
 from elldict.solver.starts import draw_start
 from experiments import BENCHMARK_RESULTS
 from experiments.harness.store import DONE, Record, Store

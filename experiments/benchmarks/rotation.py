@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition._factor_analysis import _ortho_rotation
 
 from elldict.blas import one_blas_thread
-from elldict.loadings.rotator import rotate
+from elldict.rotation.rotator import rotate
 from elldict.solver.starts import draw_start
 from experiments import BENCHMARK_RESULTS
 from experiments.benchmarks.real.sets import read_array

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from elldict.exceptions import NotIdentifiableWarning
-from elldict.loadings.result import Rotation
-from elldict.loadings.rotator import rotate
+from elldict.rotation.result import Rotation
+from elldict.rotation.rotator import rotate
 from experiments.benchmarks.real.sets import read_array
 
 N_ROWS, N_LOOKED_AT = 20_000, 2_000

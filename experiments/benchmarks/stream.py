@@ -22,9 +22,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from elldict import LpDictionaryLearning
 from elldict._old.report.style import LIGHT
 from elldict.datasets import make_bernoulli_gaussian
-from elldict.dictionary_learning import LpDictionaryLearning
 from elldict.metrics import recovery_error
 from elldict.theory import cramer_rao_bound, expected_error
 from experiments import IMAGES, ROOT

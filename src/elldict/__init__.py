@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib
-import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elldict import datasets, exceptions, metrics, mne, plot, theory
-    from elldict._old.axes import Axes, describe_axes
-    from elldict._old.data.open import open_samples
-    from elldict._old.dictionary_learning import LpDictionaryLearning
-    from elldict._old.ica import LpICA
-    from elldict._old.models import load
-    from elldict._old.result import Iteration
-    from elldict._old.rotation import Rotation, Rotator, rotate
-    from elldict._old.stable_atoms import Stability, stability
+    from elldict.axes import Axes, describe_axes
+    from elldict.dictionary_learning import LpDictionaryLearning
+    from elldict.history import Iteration
+    from elldict.ica import LpICA
+    from elldict.model_file import load
+    from elldict.replication import Stability, stability
+    from elldict.rotation.result import Rotation
+    from elldict.rotation.rotator import Rotator, rotate
+    from elldict.samples.open import open_samples
 
 __version__ = "0.1.0"
 
@@ -41,31 +41,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Axes": "_old.axes",
-    "Iteration": "_old.result",
-    "LpDictionaryLearning": "_old.dictionary_learning",
-    "LpICA": "_old.ica",
-    "Rotation": "_old.rotation",
-    "Rotator": "_old.rotation",
-    "Stability": "_old.stable_atoms",
-    "describe_axes": "_old.axes",
-    "load": "_old.models",
-    "open_samples": "_old.data.open",
-    "rotate": "_old.rotation",
-    "stability": "_old.stable_atoms",
+    "Axes": "axes",
+    "Iteration": "history",
+    "LpDictionaryLearning": "dictionary_learning",
+    "LpICA": "ica",
+    "Rotation": "rotation.result",
+    "Rotator": "rotation.rotator",
+    "Stability": "replication",
+    "describe_axes": "axes",
+    "load": "model_file",
+    "open_samples": "samples.open",
+    "rotate": "rotation.rotator",
+    "stability": "replication",
 }
-
-if os.environ.get("ELLDICT_CORE") == "new":  # until the public names are those of the new core
-    _HOMES |= {
-        "Iteration": "history",
-        "LpDictionaryLearning": "dictionary_learning",
-        "LpICA": "ica",
-        "load": "model_file",
-    }
+"""Modules of the names that are not modules themselves."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is: scikit-learn and SciPy take a second, which `elldict --help` has not."""
+    """Import a public name when it is used: `elldict --help` need not wait for scikit-learn and SciPy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name not in _HOMES:

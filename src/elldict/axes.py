@@ -123,8 +123,7 @@ def describe_axes(model: Any, X: Any, names: Sequence[Any] | None = None, *, n_s
     Examples
     --------
     >>> import numpy as np
-    >>> from elldict.axes import describe_axes
-    >>> from elldict.ica import LpICA
+    >>> from elldict import LpICA, describe_axes
     >>> rng = np.random.default_rng(0)
     >>> X = rng.laplace(size=(500, 3)) @ rng.normal(size=(3, 3))
     >>> found = describe_axes(LpICA().fit(X), X, [f"word{i}" for i in range(500)], n_strongest=2)

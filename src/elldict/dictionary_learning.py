@@ -150,7 +150,7 @@ class LpDictionaryLearning(LpEstimator):
     Examples
     --------
     >>> from elldict.datasets import make_bernoulli_gaussian
-    >>> from elldict.dictionary_learning import LpDictionaryLearning
+    >>> from elldict import LpDictionaryLearning
     >>> from elldict.metrics import recovery_error
     >>> X, dictionary, _ = make_bernoulli_gaussian(5000, 16, density=0.3, random_state=0)
     >>> model = LpDictionaryLearning().fit(X)

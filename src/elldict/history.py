@@ -34,7 +34,7 @@ class Iteration:
     Examples
     --------
     >>> from elldict.datasets import make_bernoulli_gaussian
-    >>> from elldict.dictionary_learning import LpDictionaryLearning
+    >>> from elldict import LpDictionaryLearning
     >>> X, _, _ = make_bernoulli_gaussian(2000, 8, density=0.3, random_state=0)
     >>> model = LpDictionaryLearning().fit(X, callback=lambda iteration: iteration.iteration == 3)
     >>> model.history_[-1].iteration

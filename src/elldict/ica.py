@@ -122,7 +122,7 @@ class LpICA(LpEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from elldict.ica import LpICA
+    >>> from elldict import LpICA
     >>> rng = np.random.default_rng(0)
     >>> sources = rng.laplace(size=(5000, 3))
     >>> X = sources @ np.array([[1, 1, 1], [0.5, 2, 1], [1.5, 1, 2]]).T + 7

@@ -124,8 +124,7 @@ def load(path: str | os.PathLike[str]) -> LpEstimator:
     --------
     >>> import os, tempfile
     >>> from elldict.datasets import make_bernoulli_gaussian
-    >>> from elldict.dictionary_learning import LpDictionaryLearning
-    >>> from elldict.model_file import load
+    >>> from elldict import LpDictionaryLearning, load
     >>> X, _, _ = make_bernoulli_gaussian(2000, 8, density=0.3, random_state=0)
     >>> model = LpDictionaryLearning().fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,313 @@
-"""Plots of fitted models: atoms, their errors, how the fit converged, codes, stability; and of rotated loadings."""
+"""Plots of fitted models: components, errors, convergence, codes; of stability; and of rotated loadings.
 
-from elldict._old.plot import atoms, codes, convergence, errors, loadings, stability
+Each function draws into `ax`, or into a new figure, and returns the axes. Nothing is shown, and no setting of
+matplotlib is changed. Needs the extra ``plot``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from elldict.report.figures import (
+    choose_columns,
+    count,
+    describe_codes,
+    describe_near,
+    divide,
+    draw_bars,
+    draw_convergence,
+    draw_errors,
+    draw_histogram,
+    draw_images,
+    draw_loadings,
+    draw_map,
+    draw_series,
+    draw_stability,
+    make_histograms,
+    open_axes,
+    set_title,
+    sort_rows,
+)
+from elldict.report.reading import MOST, choose_components, choose_kind, encode, spread, take_rows
+from elldict.samples.arrays import to_numpy
+from elldict.summary import (
+    NEAR,
+    describe_errors,
+    find_names,
+    label_component,
+    read_angles,
+    read_components,
+    read_errors,
+    shorten,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["atoms", "codes", "convergence", "errors", "loadings", "stability"]
+
+MOST_LABELS = 60
+"""Images up to which each has its number and error below."""
+
+MOST_CODES, MOST_SAMPLES, MOST_CONSECUTIVE = 12, 5000, 1000
+"""Components whose codes are drawn, and samples: evenly spaced, or consecutive."""
+
+MOST_ROWS, MOST_FACTORS = 40, 8
+"""Loadings whose names can be read, and factors beside each other."""
+
+
+def atoms(
+    model: Any,
+    *,
+    shape: tuple[int, ...] | None = None,
+    names: Sequence[str] | None = None,
+    which: Sequence[int] | None = None,
+    kind: str = "auto",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw components: as images, as bars of their largest features, or all of them as a map.
+
+    Parameters
+    ----------
+    model : LpDictionaryLearning or LpICA
+        Fitted model. Components are the columns of `mixing_`.
+    shape : tuple of int, default=None
+        Shape of the samples if they are images: (h, w) or (h, w, 3).
+    names : sequence of str, default=None
+        Names of the features. None: those of the data frame of the fit, if there was one.
+    which : sequence of int, default=None
+        Components to draw. None: the first 400 as images, the first 12 as bars, or all as a map.
+    kind : {'auto', 'images', 'bars', 'map'}, default='auto'
+        'images': one image per component. 'bars': its eight largest features, by name. 'map': one row per component,
+        one column per feature. 'auto': images if there is a shape, bars if there are names, otherwise a map.
+    ax : matplotlib axes, default=None
+        Axes to draw into. None: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        The axes. Up to 60 images, and all bars, have the estimated error of the component, as an angle.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from elldict import LpICA, plot
+    >>> ica = LpICA(12, solver="power", random_state=0).fit(load_digits().data)
+    >>> ax = plot.atoms(ica, shape=(8, 8))
+    >>> ax.get_title(loc="left")
+    '12 components'
+    """
+    check_is_fitted(model)
+    labels, found = find_names(model, names), read_components(model)
+    kind, shape = choose_kind(kind, shape, labels, found.shape[1])
+    index = choose_components(which, len(found), MOST[kind])
+    shown, texts = found[index], [label_component(model, i) for i in index]
+    n_columns = choose_columns(len(index))
+    n_rows = math.ceil(len(index) / n_columns)
+    if kind == "images":
+        assert shape is not None
+        ax = ax or open_axes(max(4.0, min(9.0, 0.9 * n_columns)), max(1.5, min(9.0, 1.2 * n_rows)))
+        draw_images(ax, shown.reshape(-1, *shape), n_columns, texts if len(index) <= MOST_LABELS else [])
+        note = "each scaled to its largest entry" + ("" if len(shape) == 3 else "; blue positive, orange negative")
+    elif kind == "bars":
+        ax = ax or open_axes(max(4.0, 2.4 * n_columns), 0.6 + 2 * n_rows)
+        for panel, component, text in zip(divide(ax, len(index), n_columns), shown, texts, strict=True):
+            draw_bars(panel, component, labels or [str(j) for j in range(found.shape[1])], text)
+        note = "largest features, and the estimated error of each component"
+    else:
+        ax = ax or open_axes(8.0, min(6.0, 1.6 + 0.12 * len(index)))
+        draw_map(ax, shown, index)
+        note = "each scaled to its largest entry; blue positive, orange negative"
+    set_title(ax, count(len(index), len(found), "component"), note)
+    return ax
+
+
+def errors(model: Any, *, within: float = NEAR, ax: Axes | None = None) -> Axes:
+    """Draw the estimated error of each component, as an angle.
+
+    Parameters
+    ----------
+    model : LpDictionaryLearning or LpICA
+        Fitted model.
+    within : float, default=15.0
+        Angle in degrees of the dashed line, up to which components are counted in the title.
+    ax : matplotlib axes, default=None
+        Axes to draw into. None: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        The axes. Triangles are exact components; those without an estimate are left out.
+    """
+    check_is_fitted(model)
+    if not 0 < within <= 90:
+        raise ValueError(f"within must be an angle in the range (0, 90]. Got {within!r} instead.")
+    ax = ax or open_axes(7.0, 3.8)
+    angles = read_angles(model)
+    draw_errors(ax, read_errors(model), angles, within)
+    set_title(ax, describe_near(angles, within), describe_errors(model))
+    return ax
+
+
+def convergence(model: Any, *, quantity: str = "step", ax: Axes | None = None) -> Axes:
+    """Draw how a fit converged.
+
+    Parameters
+    ----------
+    model : LpDictionaryLearning or LpICA
+        Fitted model.
+    quantity : {'step', 'objective'}, default='step'
+        'step': size of the steps. 'objective': what each stage maximises. Stages have different objectives, or the
+        same one on different samples, so that their values are drawn relative to the last one of each stage.
+    ax : matplotlib axes, default=None
+        Axes to draw into. None: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        The axes, with one line per stage. Shaded bands separate stages.
+    """
+    check_is_fitted(model)
+    if quantity not in ("step", "objective"):
+        raise ValueError(f"quantity must be 'step' or 'objective'. Got {quantity!r} instead.")
+    ax = ax or open_axes(7.0, 3.8)
+    draw_convergence(ax, model.history_, quantity)
+    ended = "Converged" if model.converged_ else "Not converged"
+    note = "bands: stages, each with its own objective or samples"
+    set_title(ax, f"{ended} after {count(model.n_iter_, model.n_iter_, 'iteration')}", note)
+    return ax
+
+
+def codes(
+    model: Any,
+    X: Any,
+    *,
+    which: Sequence[int] | None = None,
+    over_time: bool = False,
+    first: int = 0,
+    n_samples: int | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw linear codes: their distributions with the fitted densities, or those of consecutive samples.
+
+    Parameters
+    ----------
+    model : LpDictionaryLearning or LpICA
+        Fitted model.
+    X : array-like of shape (n_samples, n_features)
+        Samples as rows.
+    which : sequence of int, default=None
+        Components to draw. None: the first 12.
+    over_time : bool, default=False
+        Whether to draw the codes of consecutive samples as series.
+    first : int, default=0
+        First of the consecutive samples.
+    n_samples : int, default=None
+        Number of samples. None: 5000 that are evenly spaced, or 1000 consecutive ones.
+    ax : matplotlib axes, default=None
+        Axes to draw into. None: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        The axes; distributions are in panels inside of them, with a logarithmic axis. If the fit normalised the
+        samples, they are those of normalised codes.
+    """
+    check_is_fitted(model)
+    index = choose_components(which, model.n_components_, MOST_CODES)
+    X = model._check_samples(X, "plot.codes")
+    r, most = X.shape[0], n_samples or (MOST_CONSECUTIVE if over_time else MOST_SAMPLES)
+    if most < 1 or not 0 <= first < r:
+        raise ValueError(f"first={first!r} and n_samples={n_samples!r} must select some of the {r} samples of X.")
+    places = np.arange(first, min(first + most, r)) if over_time else spread(r, most)
+    Z = encode(model, take_rows(X, places))
+    title = f"Codes of {count(len(index), model.n_components_, 'component')}"
+    if over_time:
+        ax = ax or open_axes(8.0, 1.2 + 0.45 * len(index))
+        draw_series(ax, Z[:, index], [str(i) for i in index], places)
+        set_title(ax, title, "each scaled to its largest value")
+        return ax
+    n_columns = choose_columns(len(index))
+    ax = ax or open_axes(2.2 * n_columns, 0.8 + 1.5 * math.ceil(len(index) / n_columns))
+    histograms = make_histograms(model, Z)
+    for panel, i in zip(divide(ax, len(index), n_columns), index, strict=True):
+        draw_histogram(panel, histograms, int(i))
+    set_title(ax, title, describe_codes(model))
+    return ax
+
+
+def loadings(found: Any, *, names: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    """Draw rotated loadings with twice their standard errors, one panel per factor.
+
+    Parameters
+    ----------
+    found : Rotation
+        Result of :func:`elldict.rotate`.
+    names : sequence of str, default=None
+        Names of the rows. None: those of the data frame, or numbers.
+    ax : matplotlib axes, default=None
+        Axes to draw into. None: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        The axes, with panels inside of them: the first 8 factors, and the 40 rows of largest communality, sorted by the
+        factor of their largest loading. Loadings within twice their standard error are grey.
+    """
+    values, k = to_numpy(found.loadings).astype(np.float64), min(found.loadings.shape[1], MOST_FACTORS)
+    wrong = None if found.standard_errors is None else to_numpy(found.standard_errors)
+    texts = [shorten(str(name)) for name in names or found.names or range(len(values))]
+    if len(texts) != len(values):
+        raise ValueError(f"names must have one entry per row, {len(values)}. Got {len(texts)} instead.")
+    rows = sort_rows(values, MOST_ROWS)
+    ax = ax or open_axes(2.2 + max(1.75 * k, 3.0), 1.4 + 0.21 * max(len(rows), 6))
+    reach = 1.05 * float(np.max(np.abs(values[rows, :k]) + (0 if wrong is None else 2 * wrong[rows, :k])))
+    for factor, panel in enumerate(divide(ax, k, k)):
+        draw_loadings(panel, values[rows, factor], None if wrong is None else wrong[rows, factor], reach)
+        panel.set_yticks(range(len(rows)), [texts[row] if factor == 0 else "" for row in rows], parse_math=False)
+        panel.set_title(f"factor {factor + 1}", size="medium")
+    source = "no standard errors" if wrong is None else f"bars: twice the standard error over {found.error_source}"
+    set_title(
+        ax, f"Loadings of {count(len(rows), len(values), 'variable')}", f"blue positive, orange negative; {source}"
+    )
+    return ax
+
+
+def stability(found: Any, *, threshold: float = 0.9, ax: Axes | None = None) -> Axes:
+    """Draw how well components are reproduced: sorted values, for each number of components.
+
+    Parameters
+    ----------
+    found : Stability
+        Result of :func:`elldict.stability`.
+    threshold : float, default=0.9
+        Smallest value of a stable component.
+    ax : matplotlib axes, default=None
+        Axes to draw into. None: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        The axes. Each dot is a component, and its bar is twice the spread over splits if there is a single number of
+        components. For several, the number of stable components is above the dots.
+    """
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold must be a number in the range (0, 1]. Got {threshold!r} instead.")
+    ax = ax or open_axes(7.0, 4.2)
+    counts = found.count_stable(threshold)
+    draw_stability(ax, found, counts, threshold)
+    note = f"similarity in {count(found.n_splits, found.n_splits, 'random pair')} of halves; "
+    if len(counts) == 1:
+        k, n_stable = found.n_components[0], counts[0]
+        title = f"{n_stable} of {count(k, k, 'component')} {'is' if n_stable == 1 else 'are'} stable"
+        note += "bars: standard deviation"
+    else:
+        title = f"At most {count(max(counts), max(counts), 'component')} {'is' if max(counts) == 1 else 'are'} stable"
+        note += "numbers: stable ones"
+    set_title(ax, title, note)
+    return ax

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import elldict
-from elldict import plot_new
+from elldict import plot
 from elldict.archive import read_archive, write_archive
 from elldict.atomic import refuse_special
 from elldict.blas import one_blas_thread
@@ -166,7 +166,7 @@ class Stability:
         matplotlib axes
             The axes.
         """
-        return plot_new.stability(self, ax=ax, threshold=threshold)
+        return plot.stability(self, ax=ax, threshold=threshold)
 
     def __repr__(self) -> str:
         fields = f"n_components={self.n_components}, n_stable={self.count_stable()}"
@@ -234,8 +234,7 @@ def stability(
     Examples
     --------
     >>> from elldict.datasets import make_bernoulli_gaussian
-    >>> from elldict.dictionary_learning import LpDictionaryLearning
-    >>> from elldict.replication import stability
+    >>> from elldict import LpDictionaryLearning, stability
     >>> X, _, _ = make_bernoulli_gaussian(2000, 6, density=0.2, random_state=0)
     >>> stability(LpDictionaryLearning(), X, n_splits=3, random_state=0)
     Stability(n_components=(6,), n_stable=(6,), n_splits=3, blocks=48)

@@ -62,8 +62,7 @@ def open_samples(source: Any, *, column: str | Sequence[str] | None = None) -> F
     >>> import os, tempfile
     >>> import numpy as np
     >>> from elldict.datasets import make_bernoulli_gaussian
-    >>> from elldict.dictionary_learning import LpDictionaryLearning
-    >>> from elldict.samples.open import open_samples
+    >>> from elldict import LpDictionaryLearning, open_samples
     >>> X, _, _ = make_bernoulli_gaussian(2000, 8, density=0.3, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(os.path.join(folder, "samples.npy"), X)

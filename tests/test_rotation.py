@@ -9,9 +9,9 @@ import scipy.optimize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from elldict.exceptions import NotIdentifiableWarning, RankWarning
-from elldict.loadings.criteria import evaluate, make_criterion
-from elldict.loadings.rotator import Rotator, rotate
-from elldict.loadings.search import ascend
+from elldict.rotation.criteria import evaluate, make_criterion
+from elldict.rotation.rotator import Rotator, rotate
+from elldict.rotation.search import ascend
 from elldict.samples.arrays import ArraySamples
 from elldict.solver.evaluate import Angles
 from elldict.solver.steps import rotate as rotate_rows

@@ -9,7 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from elldict.cli_new.messages import name_option, reword
+from elldict.cli.messages import name_option, reword
 from elldict.exceptions import make_readable
 
 SIZES = ("n_samples_seen", "n_features_in", "n_components", "n_iter", "n_passes", "converged", "status", "refined")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from elldict.loadings.criteria import Criterion
+from elldict.rotation.criteria import Criterion
 from elldict.samples.base import Array, Index, cut_blocks
 
 MAX_FACTORS = 48

@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from elldict.cli_new.process import mute, received
+from elldict.cli.process import mute, received
 from elldict.exceptions import make_readable
 
 BUG, MISTAKE, CLOSED_PIPE, SIGNAL = 1, 2, 141, 128  # exit codes; those of signals are added to the last one
@@ -39,7 +39,7 @@ def run_app(arguments: list[str]) -> int:
     """Run the command line and return its exit code; what goes wrong is said in one line."""
     code = 0
     try:
-        from elldict.cli_new.commands import app  # noqa: PLC0415
+        from elldict.cli.commands import app  # noqa: PLC0415
 
         if "_ELLDICT_COMPLETE" in os.environ:  # a shell asks for completions
             app(arguments, prog_name="elldict")

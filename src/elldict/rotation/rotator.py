@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from elldict.blas import one_blas_thread
 from elldict.estimator import issue
-from elldict.loadings.criteria import find_units, make_criterion
-from elldict.loadings.result import Rotation, check_rotation
-from elldict.loadings.search import order_factors, search
-from elldict.loadings.standard_errors import (
+from elldict.rotation.criteria import find_units, make_criterion
+from elldict.rotation.result import Rotation, check_rotation
+from elldict.rotation.search import order_factors, search
+from elldict.rotation.standard_errors import (
     MAX_FACTORS,
     differentiate,
     estimate_observation_errors,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from elldict.cli_new.process import flush_or_mute, prepare_process
+from elldict.cli.process import flush_or_mute, prepare_process
 
 __all__ = ["app", "main", "run"]
 
@@ -21,7 +21,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; without arguments, show the help."""
-    from elldict.cli_new.messages import run_app  # noqa: PLC0415
+    from elldict.cli.messages import run_app  # noqa: PLC0415
 
     return run_app(list(arguments) or ["--help"])
 
@@ -30,6 +30,6 @@ def __getattr__(name: str) -> Any:
     """Import the application when it is asked for."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from elldict.cli_new.commands import app  # noqa: PLC0415
+    from elldict.cli.commands import app  # noqa: PLC0415
 
     return app

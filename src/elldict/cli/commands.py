@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from elldict.cli_new.files import check_output, open_data, open_model, read_groups, read_version, write_components
-from elldict.cli_new.messages import Mistake, translate
-from elldict.cli_new.printing import describe_file, list_model, print_facts, print_json, print_model, shows_progress
+from elldict.cli.files import check_output, open_data, open_model, read_groups, read_version, write_components
+from elldict.cli.messages import Mistake, translate
+from elldict.cli.printing import describe_file, list_model, print_facts, print_json, print_model, shows_progress
 
 Solver = StrEnum("Solver", ["auto", "power"])
-Refine = StrEnum("Refine", ["auto", "none"])
+Refine = StrEnum("Refine", {"auto": "auto", "sparse_corruption": "sparse-corruption", "none": "none"})
 Normalize = StrEnum("Normalize", ["auto", "samples", "none"])
 Algorithm = StrEnum("Algorithm", ["linear", "threshold", "hard_threshold", "top_k", "posterior"])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from elldict.atomic import refuse_special
-from elldict.cli_new.messages import Mistake, translate
+from elldict.cli.messages import Mistake, translate
 
 
 def check_output(path: Path, inputs: Iterable[Path | None], *, force: bool) -> None:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from elldict.loadings.criteria import make_criterion
-from elldict.loadings.rotator import rotate
-from elldict.loadings.standard_errors import change_slopes, compute_jacobian, differentiate
+from elldict.rotation.criteria import make_criterion
+from elldict.rotation.rotator import rotate
+from elldict.rotation.standard_errors import change_slopes, compute_jacobian, differentiate
 from tests.fits import draw_atoms, draw_loadings
 
 CRITERIA = ["varimax", "quartimax", "equamax", 3, 1.0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from elldict.loadings.criteria import Criterion, evaluate
+from elldict.rotation.criteria import Criterion, evaluate
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array
 from elldict.solver.evaluate import Angles

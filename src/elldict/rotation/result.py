@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from elldict.exceptions import NotIdentifiableWarning, RankWarning
-from elldict.loadings.standard_errors import find_mixed_pairs
+from elldict.rotation.standard_errors import find_mixed_pairs
 from elldict.samples.base import Array
 from elldict.summary import shorten
 from elldict.warnings import Finding
