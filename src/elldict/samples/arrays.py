@@ -88,13 +88,15 @@ def drop_weightless(samples: Samples, groups: NDArray[Any] | None) -> tuple[Samp
 
 def to_numpy(array: Any) -> Array:
     """Convert an array of any library to NumPy, in single precision if it has that or less, otherwise in double."""
+    if isinstance(array, np.ndarray):
+        return np.asarray(array, dtype=choose_precision(array.dtype))
     if array_api_compat.is_torch_array(array):
         is_single = str(array.dtype).endswith(("float16", "float32"))  # bfloat16, too
         array = array.detach()
         array = (array.float() if is_single else array.double()).cpu().numpy()
     elif array_api_compat.is_cupy_array(array):
         array = array.get()
-    elif not isinstance(array, np.ndarray):
+    else:
         array = np.from_dlpack(array)
     return np.asarray(array, dtype=choose_precision(array.dtype))
 

@@ -19,7 +19,7 @@ from elldict.solver.kernels import power_moments
 from elldict.solver.objectives import Objective, SignedLp, SmoothNorm
 from elldict.solver.starts import find_start
 
-PILOT_DONE, DONE = 1 / 256, 1 / 4  # fraction of the rise by chance at which a climb ends: pilot, likelihood
+PILOT_DONE, DONE = 1 / 256, 1 / 16  # fraction of the rise by chance at which a climb ends: pilot, likelihood
 RACE_DONE = 1 / 64  # the same for pilots that are to be compared
 PILOT_ITER = 60  # maximum number of iterations of a pilot
 FOLDS = 4  # of the cross-validation for few samples
