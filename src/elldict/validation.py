@@ -156,9 +156,11 @@ def check_samples(estimator: BaseEstimator, X: Any, *, fitting: bool, is_batch: 
     A first batch may be a single sample. NaN and infinity are found by the first pass over the samples, except where
     columns have names.
     """
-    refuse_lazy(X)
     n_least = (1 if is_batch else 2, 2) if fitting else (1, 1)
-    if is_stored(X):
+    refuse_lazy(X)
+    if isinstance(X, np.ndarray):
+        X = convert_to_numpy(estimator, X, fitting, n_least)
+    elif is_stored(X):
         X = open_samples(X)
         check_size(X, *n_least)
         validate_data(estimator, X.columns, reset=fitting, skip_check_array=True)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from elldict.atomic import refuse_special
 from elldict.exceptions import SamplesFileError
 from elldict.samples import formats
@@ -96,10 +98,10 @@ def open_samples(source: Any, *, column: str | Sequence[str] | None = None) -> F
 
 def open_source(X: Any, n_threads: int = 1, weights: Weights = None) -> Samples:
     """Return samples that have been checked, with weights, as blocks that are visited by several threads."""
-    if is_dask(X):
-        return open_dask(X, n_threads, weights)
     if isinstance(X, FileSamples):
         return X.bind(n_threads, weights)
+    if not isinstance(X, np.ndarray) and is_dask(X):
+        return open_dask(X, n_threads, weights)
     return ArraySamples(X, n_threads, weights)
 
 
