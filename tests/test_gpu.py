@@ -279,6 +279,14 @@ def test_fit_on_a_device_is_resumed_with_the_same_bits(device, tmp_path):
     np.testing.assert_array_equal(resumed.components_, expected.components_)
 
 
+def test_matrices_are_moved_once_per_pass(device, monkeypatch):
+    X, move, moved = draw_samples("laplace"), Device.move, []
+    monkeypatch.setattr(gpu_samples, "BLOCK_NUMBERS", 6 * 64)  # 32 blocks
+    monkeypatch.setattr(Device, "move", lambda self, array: moved.append(array.shape) or move(self, array))
+    model = LpDictionaryLearning(solver="power", random_state=0).fit(open_samples(X, device="cpu"))
+    assert model.n_iter_ <= moved.count((6, 6)) < model.n_iter_ + 10
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 

@@ -66,7 +66,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         if isinstance(operand, DeviceArray):
             return operand.tensor
         if isinstance(operand, np.ndarray) and operand.ndim:
-            return self.device.move(operand).tensor
+            return self.device.share(operand).tensor
         if isinstance(operand, list):
             return [self._convert(each) for each in operand]
         return load_torch().tensor(operand, dtype=find_type(np.asarray(operand).dtype))

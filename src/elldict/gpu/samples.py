@@ -20,6 +20,9 @@ from elldict.samples.files import FileSamples
 BLOCK_NUMBERS = 2**22
 """Entries per block: to start a function on a GPU takes as long as to compute it for some 10^5 entries."""
 
+SHARED = 4
+"""Number of matrices of which a copy on the device is kept: atoms, whitening, and tables of densities."""
+
 FRACTION = 0.25
 """Largest fraction of the free memory of a GPU that samples may take up."""
 
@@ -37,11 +40,23 @@ class Device:
                 "computes in double precision, such as 'cuda', 'cuda:1' or 'cpu'."
             ) from error
         self.name, self.block_numbers = torch.device(name), BLOCK_NUMBERS
+        self._shared: dict[Any, tuple[NDArray[Any], Any]] = {}
 
     def move(self, array: NDArray[Any]) -> Any:
         """Copy an array of NumPy to the device."""
         array = array if min(array.strides) >= 0 else array.copy()  # torch has no negative strides
         return DeviceArray(load_torch().tensor(array, device=self.name), self)
+
+    def share(self, array: NDArray[Any]) -> Any:
+        """Copy an operand of visits to the device; matrices once for many blocks, so they must not change in place."""
+        if array.ndim < 2 or min(array.shape) < 2:
+            return self.move(array)
+        key = array.ctypes.data, array.shape, array.strides, array.dtype
+        if key not in self._shared:
+            if len(self._shared) == SHARED:
+                del self._shared[next(iter(self._shared))]
+            self._shared[key] = array, self.move(array)  # a reference to the array: no other takes its place in memory
+        return self._shared[key][1]
 
     def find_free_bytes(self) -> int:
         """Return the size of the free memory of a GPU."""

@@ -125,8 +125,8 @@ class Subset:
         return Codes(codes, few, self.half, std)
 
 
-def store(samples: Samples, like: Array) -> ArraySamples:
-    """Read all samples into memory, where blocks `like` this are, in an array that is contiguous for each feature."""
+def store(samples: Samples, like: Array | None = None) -> ArraySamples:
+    """Read all samples into memory, or where an array `like` theirs is, so that each feature is contiguous."""
     out = np.empty(samples.shape[::-1], dtype=samples.dtype, like=like).T
     return hold(samples.map(lambda rows, start: rows, out), samples.n_threads, samples.weights)  # noqa: ARG005
 
