@@ -297,7 +297,7 @@ def test_fault_21_block_size_does_not_matter(kind, rows, X, expected, monkeypatc
     reference = fit(kind, X).components_
     seen = []
 
-    def cut(r, n):
+    def cut(r, n, numbers=None):
         seen.append(r)
         return [(i, min(i + rows, r)) for i in range(0, r, rows)]
 

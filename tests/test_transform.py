@@ -281,7 +281,7 @@ def test_codes_do_not_depend_on_blocks(dtype, monkeypatch):
     X = draw("noisy", 3000, 5).astype(dtype)
     model = LpICA(error_bars=False).fit(X)
     whole = model.transform(X), model.score_samples(X)
-    monkeypatch.setattr(base, "cut_blocks", lambda r, n: [(i, min(i + 700, r)) for i in range(0, r, 700)])
+    monkeypatch.setattr(base, "cut_blocks", lambda r, *_: [(i, min(i + 700, r)) for i in range(0, r, 700)])
     assert whole[0].dtype == dtype
     assert_allclose(model.transform(X), whole[0], rtol=1e-5)
     assert_allclose(model.score_samples(X), whole[1], rtol=1e-5)

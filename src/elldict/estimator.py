@@ -76,7 +76,8 @@ class LpEstimator(FittedModel):
             another library that implements the array API standard, the name of a file, or what
             :func:`elldict.open_samples` returns, here and in all other methods. X is never changed. Samples of dask are
             visited where they are, by its scheduler in use, and those of a file are read in every pass; fitted arrays
-            are then those of NumPy.
+            are then those of NumPy. Tensors of torch on a GPU are fitted there, as are samples that
+            :func:`elldict.open_samples` has opened for a `device`.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None

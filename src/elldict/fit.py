@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from elldict.errors.exact import find_exact
 from elldict.errors.splits import estimate_errors, list_splits
 from elldict.result import Result, order_and_sign
-from elldict.samples.arrays import ArraySamples, drop_weightless
+from elldict.samples.arrays import drop_weightless, hold
 from elldict.samples.base import STORED_BYTES, Array, Index, Samples, Weights, weigh
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Mask, Order, find_order
@@ -165,7 +165,7 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
     A, order = estimate.state.A, estimate.order
     if order is None or estimate.state.reason is not Reason.ROUNDING:
         return np.zeros(len(A), dtype=bool)
-    rows = estimate.white.take(order.thin_out(find_stride(order, len(A))).index)
+    rows = np.asarray(estimate.white.take(order.thin_out(find_stride(order, len(A))).index))
     if estimate.corruption is None:
         return find_exact(rows @ A.T)
     from elldict.corruption.climb import solve  # noqa: PLC0415  optional
@@ -220,7 +220,7 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
 def encode_all(estimate: Estimate) -> Codes:
     """Return the codes of all samples, computed when they are read; every other sample is in the second half."""
     half: Any = np.asarray(np.arange(estimate.samples.shape[0]) % 2, dtype=np.int8)
-    none = ArraySamples(np.empty((0, len(estimate.moments))))
+    none = hold(estimate.white.take(np.arange(0)))
     everything = Subset(estimate.samples, none, estimate.whitening, half, np.zeros(0), estimate.moments)
     return everything.encode(estimate.state.A)
 
@@ -262,7 +262,7 @@ def climb_lp(estimate: Estimate, m: int, options: Options, observers: Sequence[O
     white = estimate.white
     k = white.shape[1]
     if white.shape[0] * k * white.dtype.itemsize <= STORED_BYTES:
-        white = store(white)
+        white = store(white, white.take(np.arange(0)))
     if options.solver == "power":
         start = draw_start(m, k, np.random.default_rng(options.random_state))
     else:

@@ -83,7 +83,7 @@ def make_encoder(unmixing: Array, mean: Array) -> Rule:
 
 def widen(Z: Array) -> Array:
     """Convert to double precision, in which densities do not underflow."""
-    return Z.astype(np.float64, copy=False)
+    return np.asarray(Z, dtype=np.float64)
 
 
 def make_decoder(mixing: Array, mean: Array) -> Rule:
@@ -137,5 +137,5 @@ def read_codes(samples: Samples, unmixing: Array, mean: Array) -> tuple[Array, A
     index = np.arange(samples.shape[0]) if weights is None else np.flatnonzero(weights)
     most = max(FEWEST_SAMPLES, MOST_CODES // len(unmixing))
     index = index[:: math.ceil(len(index) / most)]
-    rows = samples.take(index)
+    rows = np.asarray(samples.take(index))
     return (rows - mean) @ unmixing.T, None if weights is None else weights[index]

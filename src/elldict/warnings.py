@@ -103,7 +103,7 @@ def check_entries(
             "better than codes alone, or samples are too few. Components are those without it. Use refine='auto'.",
         )
     elif order is not None and 1 < len(state.A) == len(whitening.mean) and not whitening.is_white:
-        rows = samples.take(order.thin_out(max(1, int(order.n_samples / CHECKED))).index)
+        rows = np.asarray(samples.take(order.thin_out(max(1, int(order.n_samples / CHECKED))).index))
         if look_corrupted(rows - np.mean(rows, axis=0), state.A):
             yield Finding(
                 CorruptedEntriesWarning,

@@ -165,7 +165,7 @@ class Ascent:
         A, prior, weights = state.A, self.prior, self.samples.weights
 
         def visit(rows: Array, start: int) -> Slopes:
-            Y = rows.astype(np.float64, copy=False)
+            Y = np.asarray(rows, dtype=np.float64)  # messages are computed on the CPU
             each = None if weights is None else weights[start : start + len(rows)]
             return sum_slopes(prior, pass_messages(Y, A, prior), each)
 
@@ -202,7 +202,7 @@ def climb_from_limited(
 ) -> dict[str, Any]:
     """Climb from samples whose entries are limited; return state, distributions, gain and climbs."""
     n_samples, n = subset.shape
-    Y = subset.white.take(np.arange(n_samples)).astype(np.float64, copy=False)
+    Y = np.asarray(subset.white.take(np.arange(n_samples)), dtype=np.float64)
     weights = np.ones(n_samples) if subset.samples.weights is None else subset.samples.weights
     limited = limit_entries(subset, Y)
     start = climb(State(find_start(limited.samples), SmoothNorm()), NewtonAscent(limited, PILOT_DONE), PILOT_ITER)

@@ -56,7 +56,7 @@ def spread(n_samples: int, most: int) -> Index:
 
 def take_rows(X: Any, index: Index) -> Array:
     """Read samples (r, n) in double precision."""
-    rows = open_source(X).take(index).astype(np.float64)
+    rows = np.asarray(open_source(X).take(index), dtype=np.float64)
     refuse_not_finite(rows, index)
     return rows
 

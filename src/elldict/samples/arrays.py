@@ -12,7 +12,7 @@ from elldict.samples.base import Array, Index, LocalSamples, S, Samples, Visit, 
 
 
 class ArraySamples(LocalSamples):
-    """Rows of a real array, which is never written to; torch and CuPy arrays are copied to the CPU by block."""
+    """Rows of a real array, which is never written to; those of other libraries are converted by block."""
 
     def __init__(self, X: Any, n_threads: int = 1, weights: Weights = None) -> None:
         self.X = X
@@ -39,6 +39,13 @@ class ArraySamples(LocalSamples):
             return to_numpy(self.X[index])
         xp = array_api_compat.array_namespace(self.X)
         return to_numpy(xp.take(self.X, xp.asarray(index, device=array_api_compat.device(self.X)), axis=0))
+
+
+def hold(rows: Any, n_threads: int = 1, weights: Weights = None) -> ArraySamples:
+    """Return samples in memory, or on the device where these rows are."""
+    if isinstance(rows, np.ndarray):
+        return ArraySamples(rows, n_threads, weights)
+    return rows.device.hold(rows, weights)  # type: ignore[no-any-return]
 
 
 class SelectedSamples:

@@ -73,6 +73,7 @@ class LocalSamples(ABC):
     """Samples whose blocks are read and visited in this process."""
 
     n_threads: int
+    block_numbers: int | None = None  # entries per block; None: as many as suit a CPU
 
     @property
     @abstractmethod
@@ -95,7 +96,7 @@ class LocalSamples(ABC):
             return visit(rows, bounds[0])
 
         n_samples, n_features = self.shape
-        blocks = cut_blocks(n_samples if index is None else len(index), n_features)
+        blocks = cut_blocks(n_samples if index is None else len(index), n_features, self.block_numbers)
         return sum_along_tree(map_in_order(read_and_visit, blocks, self.n_threads))
 
     def map(self, visit: Visit[Array], out: Array, index: Index | None = None) -> Array:
@@ -183,9 +184,9 @@ def refuse_not_finite(
     raise ValueError(f"Input X contains {found} ({where}). Drop such samples, or impute these entries.")
 
 
-def cut_blocks(n_samples: int, n_features: int) -> list[tuple[int, int]]:
-    """Compute the bounds of all blocks, which depend only on the shape."""
-    rows = max(64, BLOCK_NUMBERS // max(1, n_features))
+def cut_blocks(n_samples: int, n_features: int, numbers: int | None = None) -> list[tuple[int, int]]:
+    """Compute the bounds of all blocks, which depend only on the shape, and on the entries per block if given."""
+    rows = max(64, (numbers or BLOCK_NUMBERS) // max(1, n_features))
     return [(start, min(start + rows, n_samples)) for start in range(0, n_samples, rows)]
 
 

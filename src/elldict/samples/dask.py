@@ -111,7 +111,7 @@ class DaskSamples:
         else:
             wanted = index[start:stop]
             cuts = np.flatnonzero(np.diff(np.searchsorted(self._starts, wanted, side="right"), prepend=0))
-            rows, firsts = np.split(wanted, cuts[1:]), wanted[cuts]
+            rows, firsts = np.split(wanted, cuts[1:])[: len(cuts)], wanted[cuts]
         chunks = np.searchsorted(self._starts, firsts, side="right") - 1
         pick = dask.delayed(pick_rows, pure=False)
         return [pick(self._chunks[k], int(self._starts[k]), some) for k, some in zip(chunks, rows, strict=True)]

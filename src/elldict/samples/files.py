@@ -85,6 +85,7 @@ class FileSamples(LocalSamples):
         self.dtype = choose_precision(rows.dtype)
         self.n_threads = 1
         self.weights: Weights = None
+        self.device: Any = None  # of torch, to which fits move blocks; None: the CPU, without torch
         self._watched = () if is_copy else self.origins
         self._stamp = stamp(self._watched)
         chunks = getattr(rows, "chunks", None)
@@ -129,7 +130,7 @@ class FileSamples(LocalSamples):
 
     def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block, along a fixed tree."""
-        bounds = cut_blocks(self.n_samples if index is None else len(index), self.n_features)
+        bounds = cut_blocks(self.n_samples if index is None else len(index), self.n_features, self.block_numbers)
         blocks = self._read_blocks(bounds, index)
         total = sum_along_tree(map_in_order(lambda block: visit(*block), blocks, self.n_threads))
         self.check_unchanged()

@@ -18,11 +18,11 @@ class Normalization:
 
     def find_scale(self, squares: Array) -> Array:
         """Compute the factor of samples of these squared norms."""
-        return np.asarray(1 / np.sqrt(squares + self.median))
+        return 1 / np.sqrt(squares + self.median)
 
     def apply(self, rows: Array) -> Array:
         """Normalise samples (b, n)."""
-        return np.asarray(rows * self.find_scale(np.sum(rows * rows, axis=1, keepdims=True)))
+        return rows * self.find_scale(np.sum(rows * rows, axis=1, keepdims=True))
 
     def log_determinant(self, squares: Array, n_features: int) -> Array:
         """Compute the log-determinant of the Jacobian of the map at samples of these squared norms."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_cupy_array, is_torch_array
 
 from elldict.atomic import refuse_special
 from elldict.exceptions import SamplesFileError
@@ -26,7 +28,7 @@ TABLES = (*DELIMITERS, ".parquet", ".feather", ".arrow")
 KNOWN = ".npy, .npz, .csv, .tsv, .txt, .parquet, .feather, .arrow, .h5 or .hdf5, .zarr, .mat, .safetensors"
 
 
-def open_samples(source: Any, *, column: str | Sequence[str] | None = None) -> FileSamples:
+def open_samples(source: Any, *, column: str | Sequence[str] | None = None, device: str | None = None) -> FileSamples:
     """Open samples that are stored in files, for estimators.
 
     Estimators accept names of files as well. Opening them first selects columns, and saves time if samples are used
@@ -42,6 +44,9 @@ def open_samples(source: Any, *, column: str | Sequence[str] | None = None) -> F
     column : str or sequence of str, default=None
         Columns of a table to read, in this order; a column of lists holds one sample per list. For a file of arrays,
         the name of the array. None: all columns, or the only matrix.
+    device : str, default=None
+        Device of torch that fits move the samples to, such as 'cuda', where most is then computed. Samples that take up
+        more than a quarter of its free memory are moved in every pass. None: the CPU, without torch.
 
     Returns
     -------
@@ -75,8 +80,16 @@ def open_samples(source: Any, *, column: str | Sequence[str] | None = None) -> F
     >>> bool((model.components_ == LpDictionaryLearning().fit(X).components_).all())
     True
     """
-    if isinstance(source, FileSamples):
-        return source
+    samples = source if isinstance(source, FileSamples) else open_any(source, column)
+    if device is None:
+        return samples
+    from elldict.gpu.samples import place  # noqa: PLC0415  optional
+
+    return place(samples, device)
+
+
+def open_any(source: Any, column: str | Sequence[str] | None) -> FileSamples:
+    """Open files, or an object that is read by slices."""
     if isinstance(source, (str, os.PathLike)):
         return open_path(Path(source), column)
     if isinstance(source, (list, tuple)) and source and all(isinstance(part, (str, os.PathLike)) for part in source):
@@ -98,11 +111,24 @@ def open_samples(source: Any, *, column: str | Sequence[str] | None = None) -> F
 
 def open_source(X: Any, n_threads: int = 1, weights: Weights = None) -> Samples:
     """Return samples that have been checked, with weights, as blocks that are visited by several threads."""
+    if isinstance(X, np.ndarray):
+        return ArraySamples(X, n_threads, weights)
+    if is_dask(X):
+        return open_dask(X, n_threads, weights)
+    if is_on_gpu(X) or (isinstance(X, FileSamples) and X.device is not None):
+        from elldict.gpu.samples import open_on_device  # noqa: PLC0415  optional
+
+        return open_on_device(X, weights)
     if isinstance(X, FileSamples):
         return X.bind(n_threads, weights)
-    if not isinstance(X, np.ndarray) and is_dask(X):
-        return open_dask(X, n_threads, weights)
     return ArraySamples(X, n_threads, weights)
+
+
+def is_on_gpu(X: Any) -> bool:
+    """Return whether X is a tensor of torch, or an array of CuPy, in the memory of a GPU."""
+    if is_cupy_array(X):
+        return find_spec("torch") is not None  # otherwise, blocks are copied to the CPU
+    return is_torch_array(X) and X.device.type == "cuda"
 
 
 def is_stored(X: Any) -> bool:

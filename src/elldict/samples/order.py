@@ -93,8 +93,8 @@ def sum_fourth_moments(samples: Samples) -> Array:
     weights = samples.weights
 
     def visit(rows: Array, start: int) -> Array:
-        y = np.asarray(rows, dtype=np.float64)
-        return weigh(y * np.sum(y * y, axis=1)[:, None], weights, start).T @ y
+        y = rows.astype(np.float64, copy=False)
+        return np.asarray(weigh(y * np.sum(y * y, axis=1)[:, None], weights, start).T @ y)
 
     return samples.sum(visit)
 

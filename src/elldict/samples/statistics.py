@@ -61,12 +61,12 @@ def compute_statistics(samples: Samples) -> Statistics:
     if extreme.largest == 0:
         raise EqualSamplesError("All entries of X are zero: the samples do not vary in any direction.")
     weights, largest = samples.weights, extreme.largest
-    offset = samples.take(np.arange(1))[0] / largest  # preserves precision if the mean is large
+    offset = np.asarray(samples.take(np.arange(1)))[0] / largest  # preserves precision if the mean is large
 
     def add_moments(rows: Array, start: int) -> _Moments:
         y = np.divide(rows, largest, dtype=np.float64) - offset
         weighted = weigh(y, weights, start)
-        return _Moments(np.sum(weighted, axis=0), weighted.T @ y)
+        return _Moments(np.asarray(np.sum(weighted, axis=0)), np.asarray(weighted.T @ y))
 
     moments, r = samples.sum(add_moments), count_samples(samples)
     mean = moments.first / r

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from elldict.samples.arrays import ArraySamples, SelectedSamples
+from elldict.samples.arrays import ArraySamples, SelectedSamples, hold
 from elldict.samples.base import STORED_BYTES, Array, Index, MappedSamples, S, Samples, Weights, weigh
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Order
@@ -98,14 +98,14 @@ class Subset:
     def normalize(self, normalization: Normalization) -> Subset:
         """Return the normalised samples."""
         scale = normalization.find_scale(self.squares)
-        few = ArraySamples(normalization.apply(self.few.X), self.few.n_threads, self.few.weights)
+        few = hold(normalization.apply(self.few.X), self.few.n_threads, self.few.weights)
         return replace(self, few=few, scale=scale, moments=compute_second_moments(self.white, scale))
 
     def encode(self, A: Array) -> Codes:
         """Compute the codes for atoms A (m, n): at once if they fit into memory, otherwise when they are read."""
         std = np.sqrt(np.maximum(np.einsum("ij,ij->i", A @ self.moments, A), NO_VARIANCE))
         dtype, offset, scale = self.samples.dtype, None, self.scale
-        few = ArraySamples((A.astype(dtype) @ self.few.X.T).T, self.few.n_threads, self.few.weights)
+        few = hold((A.astype(dtype) @ self.few.X.T).T, self.few.n_threads, self.few.weights)
         if self.whitening is not None:
             A = A @ self.whitening.to_white  # one product with raw samples
             offset = (A @ self.whitening.mean).astype(dtype)
@@ -121,14 +121,14 @@ class Subset:
 
         codes: Samples = MappedSamples(self.samples, compute, len(A), self.samples.weights)
         if self.shape[0] * len(A) * dtype.itemsize <= STORED_BYTES:
-            codes = store(codes)
+            codes = store(codes, self.few.X)
         return Codes(codes, few, self.half, std)
 
 
-def store(samples: Samples) -> ArraySamples:
-    """Read all samples into memory, in an array that is contiguous for each feature."""
-    out = np.empty(samples.shape[::-1], dtype=samples.dtype).T
-    return ArraySamples(samples.map(lambda rows, start: rows, out), samples.n_threads, samples.weights)  # noqa: ARG005
+def store(samples: Samples, like: Array | None = None) -> ArraySamples:
+    """Read all samples into memory, or where an array `like` theirs is, so that each feature is contiguous."""
+    out = np.empty(samples.shape[::-1], dtype=samples.dtype, like=like).T
+    return hold(samples.map(lambda rows, start: rows, out), samples.n_threads, samples.weights)  # noqa: ARG005
 
 
 def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array) -> Subset:
@@ -159,7 +159,7 @@ def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array)
 def read(samples: Samples, whitening: Whitening, order: Order) -> ArraySamples:
     """Read the samples of an order into memory, and whiten them."""
     rows = whitening.apply(samples.take(order.index)).astype(samples.dtype)
-    return ArraySamples(rows, samples.n_threads, order.weights)
+    return hold(rows, samples.n_threads, order.weights)
 
 
 def spread(values: Any, index: Index, size: int) -> Any:

@@ -36,7 +36,7 @@ class Whitening:
         y = rows.astype(np.float64)
         y -= self.mean
         if not self.is_scaling:
-            return np.asarray(y @ self.to_white.T)
+            return y @ self.to_white.T
         y /= self.unit
         return y
 

@@ -30,7 +30,7 @@ def compute_gradient(samples: Samples, A: Array, objective: Objective) -> Gradie
 
     def visit(rows: Array, start: int) -> Gradient:
         terms = objective.terms((A @ rows.T).T, None if weights is None else weights[start : start + len(rows)])
-        return Gradient(terms.value, terms.g.T @ weigh(rows, weights, start))
+        return Gradient(terms.value, np.asarray(terms.g.T @ weigh(rows, weights, start)))
 
     return samples.sum(visit)
 
@@ -126,7 +126,7 @@ def multiply_means(codes: Samples, objective: Objective) -> Products:
     def visit(Z: Array, start: int) -> Array:
         _, g, slope = objective.terms(Z, second=True)
         factors = (weigh(each, weights, start) for each in (slope, Z * Z, g * g, g * Z))
-        return np.stack([np.sum(each, axis=0, dtype=np.float64) for each in factors])
+        return np.stack([np.asarray(np.sum(each, axis=0, dtype=np.float64)) for each in factors])
 
     slope, z2, g2, own = codes.sum(visit) / count_samples(codes)
     return Products(np.outer(slope, z2), np.outer(g2, z2), np.outer(own, own))

@@ -1,7 +1,8 @@
 """Passes over a block of codes, compiled if a compiler was found at installation, otherwise in NumPy.
 
-Both compute the same up to rounding. Codes are (b, m), in float32 or float64, stored by atom (Fortran order). Sums are
-in float64, and count each sample with its weight. Second derivatives are computed where they are asked for.
+Both compute the same up to rounding. The functions of NumPy also apply to blocks on a device (`elldict.gpu`). Codes are
+(b, m), in float32 or float64, stored by atom (Fortran order). Sums are in float64, and count each sample with its
+weight. Second derivatives are computed where they are asked for.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ def load_compiled() -> Any:
 COMPILED = load_compiled()
 
 
+def is_compiled(Z: NDArray[Any]) -> bool:
+    """Return whether the compiled functions apply to codes: they are not on a device."""
+    return COMPILED is not None and isinstance(Z, np.ndarray)
+
+
 def by_atom(Z: NDArray[Any]) -> NDArray[Any]:
     """Return codes (m, b), contiguous for each atom."""
     Zt = Z.T
@@ -76,7 +82,7 @@ def add_up(values: NDArray[Any], weights: Weights) -> float:
 
 def smooth_norm(Z: NDArray[Any], unit: float, p: float, weights: Weights = None, *, second: bool = False) -> Terms:
     """Evaluate minus the sum of (x^2 + 1)^(p/2), x = z / unit."""
-    if COMPILED is not None:
+    if is_compiled(Z):
         return call_compiled("smooth", Z, second, 1 / unit, p, weights)
     x = Z / unit
     h = x * x + 1
@@ -90,7 +96,7 @@ def signed_power(
     Z: NDArray[Any], std: Array, p: float, linear: Array, sign: Array, weights: Weights = None, *, second: bool = False
 ) -> Terms:
     """Evaluate g = linear x + sign |x|^(p-2) x and its derivative, x = z / std; the value is the sum of |x|^p."""
-    if COMPILED is not None:
+    if is_compiled(Z):
         return call_compiled("power", Z, second, 1 / std, p, linear, sign, weights)
     rate, linear, sign = ((1 / std).astype(Z.dtype), linear.astype(Z.dtype), sign.astype(Z.dtype))
     x = Z * rate
@@ -101,14 +107,14 @@ def signed_power(
 
 def power_moments(Z: NDArray[Any], std: Array, p: float, weights: Weights = None) -> Array:
     """Sum |x|^(p-2) and |x|^p (2, m) over samples, x = z / std."""
-    if COMPILED is not None:
+    if is_compiled(Z):
         Zt, sums = by_atom(Z), np.zeros((2, Z.shape[1]))
         COMPILED.moments(Zt, 1 / std, p, weights, sums)
         return sums
     x = Z * (1 / std).astype(Z.dtype)
     power = np.abs(x) ** (p - 2)
     w = np.ones(len(Z)) if weights is None else weights
-    return np.stack([w @ power.astype(np.float64), w @ (power * x * x).astype(np.float64)])
+    return np.stack([np.asarray(w @ each.astype(np.float64)) for each in (power, power * x * x)])
 
 
 def find_bins(x: Array, unit: float, n_bins: int) -> tuple[Index, Index, Array]:
@@ -121,7 +127,7 @@ def find_bins(x: Array, unit: float, n_bins: int) -> tuple[Index, Index, Array]:
     last = (half - 1) * 2**REST_BITS + 2 ** (REST_BITS - 1)  # centre of the last bin
     bits = (1 + np.abs(x) * (1 / unit)).view(np.int64) - (EXPONENT_OF_ONE << MANTISSA_BITS)
     bits = np.minimum(bits, last)
-    k, rest = bits >> REST_BITS, np.ldexp(bits & (2**REST_BITS - 1), -REST_BITS) - 0.5
+    k, rest = bits >> REST_BITS, (bits & (2**REST_BITS - 1)) * 2.0**-REST_BITS - 0.5
     up, down = (rest > 0) & (k % per_octave == per_octave - 1), (rest < 0) & (k > 0) & (k % per_octave == 0)
     away = rest * np.where(up, 2 / 3, np.where(down, 4 / 3, 1.0))  # bins of the next octave are twice as wide
     out, zero = np.where(x < 0, -1, 1), np.where(x < 0, half - 1, half)
@@ -147,7 +153,7 @@ def tabulated(
     second: bool = False,
 ) -> Terms:
     """Evaluate functions that are quadratic within bins, from tables (3, m, B) of their values and two derivatives."""
-    if COMPILED is not None:
+    if is_compiled(Z):
         return call_compiled("density", Z, second, 1 / std, 1 / unit, centres, tables, weights)
     level, g, bend = look_up(Z, std, unit, centres, tables)
     return Terms(add_up(level, weights), g.astype(Z.dtype), bend.astype(Z.dtype) if second else NONE)
@@ -155,6 +161,7 @@ def tabulated(
 
 def look_up(Z: NDArray[Any], std: Array, unit: float, centres: Array, tables: Array) -> tuple[Array, Array, Array]:
     """Interpolate tabulated functions of codes (b, m), and compute their first and second derivatives."""
+    centres, tables = np.asarray(centres, like=Z), np.asarray(tables, like=Z)  # on the device of the codes
     x = Z * (1 / std)
     bins, _, _ = find_bins(x, unit, len(centres))
     away = x - centres[bins]
@@ -169,16 +176,17 @@ def count_bins(Z: NDArray[Any], std: Array, unit: float, n_bins: int, part: Inde
     Each is shared between its bin and the nearest other one, so that counts are continuous functions of the codes.
     """
     m = Z.shape[1]
-    if COMPILED is not None:
+    if is_compiled(Z):
         counts = np.zeros((2, m, n_bins))
         COMPILED.histogram(by_atom(Z), 1 / std, 1 / unit, part, weights, counts)
         return counts
     bins, others, away = find_bins(Z * (1 / std), unit, n_bins)
-    begin = n_bins * np.arange(m) + (m * n_bins * part.astype(np.intp))[:, None]
+    parts = np.asarray(part.astype(np.intp), like=Z)
+    begin = n_bins * np.arange(m) + (m * n_bins * parts)[:, None]
     each = np.ones((len(Z), 1)) if weights is None else weights[:, None]
     counts = np.zeros(2 * m * n_bins)
     for places, shares in ((bins, 1 - away), (others, away)):
-        counts += np.bincount((begin + places).ravel(), (each * shares).ravel(), minlength=len(counts))
+        counts += np.asarray(np.bincount(np.ravel(begin + places), np.ravel(each * shares), minlength=len(counts)))
     return counts.reshape(2, m, n_bins)
 
 
