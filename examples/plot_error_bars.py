@@ -40,8 +40,8 @@ for name, draw in distributions.items():
             points[name].append((recovery_error(model.components_, atoms), model.expected_error_))
 
 # %%
-# On the diagonal, the estimated error is the true one; between the dashed lines they agree within a factor of two. Where
-# they do not agree, the estimate is too large: with few samples, fits to parts of them are worse than the fit to all.
+# On the diagonal, the estimated error is the true one; between the dashed lines they agree within a factor of two.
+# Otherwise the estimate is too large: with few samples, fits to parts of them are worse than the fit to all.
 
 figure, ax = plt.subplots(figsize=(7.4, 6), layout="constrained")
 line = np.array([1e-5, 1])

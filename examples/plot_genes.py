@@ -30,8 +30,8 @@ expression = weights @ activity + 0.35 * rng.normal(size=(N_GENES, N_CONDITIONS)
 # %%
 # How many components, and which
 # ------------------------------
-# Genes are the samples. For each number of components, random halves of the genes are fitted; a component that is similar
-# in both halves is stable. As many components are stable as there are regulators.
+# Genes are the samples. For each number of components, random halves of the genes are fitted; a component that is
+# similar in both halves is stable. As many components are stable as there are regulators.
 
 path = elldict.stability(
     elldict.LpICA(),

@@ -2,7 +2,7 @@
 Factor rotation with standard errors
 ====================================
 
-Factors are determined up to a rotation. Varimax chooses the rotation with few large loadings per factor, so that factors
+Factors are determined up to a rotation. Varimax chooses the rotation with few large loadings per factor, so that they
 can be interpreted. :func:`elldict.rotate` computes it from several starts, and a bootstrap of the observations gives
 standard errors of the loadings.
 """

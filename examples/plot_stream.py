@@ -2,8 +2,8 @@
 Streams whose atoms change
 ==========================
 
-``partial_fit`` reads samples in batches, each of them once. Here the dictionary is replaced by another one in the middle
-of the stream. The model detects the change, issues a warning, and starts again with later samples.
+``partial_fit`` reads samples in batches, each of them once. Here the dictionary is replaced by another one halfway
+through the stream. The model detects the change, issues a warning, and starts again with later samples.
 """
 
 # %%

@@ -9,8 +9,8 @@ codes, and the words with the largest codes of a component tell its topic.
 # %%
 # Word vectors
 # ------------
-# The text is the documentation of NumPy, SciPy and scikit-learn. Vectors are those of latent semantic analysis: positive
-# pointwise mutual information of words at a distance of at most five, reduced to 40 principal directions.
+# The text is the documentation of NumPy, SciPy and scikit-learn. Vectors are those of latent semantic analysis:
+# positive pointwise mutual information of words at a distance of at most five, reduced to 40 principal directions.
 
 import importlib
 import pkgutil
@@ -77,8 +77,8 @@ vectors = U * np.sqrt(strengths)
 # Axes
 # ----
 # :func:`elldict.describe_axes` lists the words with the largest codes of each axis. Codes are skewed: most words have
-# nothing to do with a topic. The side of the long tail comes first. The strength of Gaussian codes is 1; it is larger if
-# few words have large codes.
+# nothing to do with a topic. The side of the long tail comes first. The strength of Gaussian codes is 1; it is larger
+# if few words have large codes.
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", elldict.exceptions.NotIdentifiableWarning)  # errors are in the table below
