@@ -28,7 +28,7 @@ ORDER = (
 Box = tuple[float, float, float, float]
 DETAILS: dict[str, tuple[int, tuple[Box, ...]]] = {
     "atoms_of_a_photograph": (1, ((0.725, 0.17, 0.995, 0.72),)),
-    "denoise_photograph": (1, ((0.0, 0.57, 0.197, 1.0), (0.603, 0.57, 0.797, 1.0))),
+    "denoise_photograph": (1, ((0.0, 0.57, 0.246, 1.0), (0.754, 0.57, 1.0, 1.0))),
     "eeg": (1, ((0.39, 0.0, 1.0, 1.0),)),
     "error_bars": (1, ((0.0, 0.0, 1.0, 0.86),)),
     "genes": (1, ((0.53, 0.0, 1.0, 1.0),)),

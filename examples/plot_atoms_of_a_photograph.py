@@ -2,8 +2,8 @@
 Atoms of a photograph
 =====================
 
-Small patches of a photograph are sums of a few edges and stripes. Principal components of the patches are waves,
-whatever the picture; elldict finds the parts that this picture is made of.
+Small patches of a photograph are sums of a few edges and stripes. The principal components of the patches are waves,
+whatever the photograph; :class:`elldict.LpICA` finds edges and stripes of this one.
 """
 
 # %%
@@ -27,18 +27,18 @@ patches -= patches.mean(axis=1, keepdims=True)
 # %%
 # Atoms
 # -----
-# Without its mean a patch varies in 63 directions, as a ``RankWarning`` says. That is how many atoms there can be.
+# Without its mean, a patch varies in 63 directions: there are at most 63 atoms.
 
-ica = LpICA(63, random_state=0).fit(patches)
+ica = LpICA(63).fit(patches)
 pca = PCA(63).fit(patches)
 print(ica.status_)
 
 # %%
-# Atoms are columns of ``mixing_``: the patch that a code of one stands for.
+# Atoms are the columns of ``mixing_``: each is the patch whose code is one for this atom, and zero for all others.
 
 
 def make_sheet(atoms, columns=9):
-    """Atoms side by side, each scaled to its largest pixel."""
+    """Arrange atoms in rows, each divided by its largest pixel."""
     rows = -(-len(atoms) // columns)
     sheet = np.full((rows * (SIZE + 1) - 1, columns * (SIZE + 1) - 1), np.nan)
     for number, atom in enumerate(atoms):
@@ -59,14 +59,14 @@ plt.show()
 # %%
 # Where do they act?
 # ------------------
-# The codes of all patches, put where the patches are. An atom speaks up in few places, wherever its part of the picture
-# is: eaves, railings, leaves.
+# The absolute code of each patch, drawn at the place of the patch. An atom is active in few places, such as the roofs
+# or the railings.
 
 everywhere = extract_patches_2d(photograph, (SIZE, SIZE)).reshape(-1, SIZE**2)
 everywhere = everywhere - everywhere.mean(axis=1, keepdims=True)
 codes = np.abs(ica.transform(everywhere))
 height, width = np.array(photograph.shape) - SIZE + 1
-chosen = [3, 9, 2]
+chosen = [3, 6, 8]
 
 figure, axes = plt.subplots(1, 3, figsize=(13, 3.2), layout="constrained")
 for ax, number in zip(axes, chosen, strict=True):

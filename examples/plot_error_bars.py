@@ -1,9 +1,9 @@
 """
-Error bars: stated and true
-===========================
+Estimated and true errors
+=========================
 
-Every fit states how far its atoms are off, without knowing the truth. Here the truth is known, so both can be compared:
-over numbers of samples, noise levels and laws of codes, and atom by atom.
+Every fit estimates the errors of its atoms. With simulated samples these can be compared with the true errors: for
+several numbers of samples, noise levels and distributions of codes, and for each atom.
 """
 
 # %%
@@ -21,27 +21,27 @@ from elldict.metrics import match_atoms, recovery_error
 
 N = 16
 rng = np.random.default_rng(0)
-laws = {
+distributions = {
     "zero or Gaussian": lambda shape: rng.normal(size=shape) * (rng.random(shape) < 0.2),
     "Laplace": lambda shape: rng.laplace(size=shape) / np.sqrt(2),
     "uniform": lambda shape: rng.uniform(-1, 1, shape) * np.sqrt(3),
     "gamma, skewed": lambda shape: rng.gamma(1, size=shape) - 1,
 }
-points = {name: [] for name in laws}
-for name, draw in laws.items():
+points = {name: [] for name in distributions}
+for name, draw in distributions.items():
     for r in (1000, 3000, 10_000, 30_000):
         for noise in (0.05, 0.2, 0.4):
             atoms = ortho_group.rvs(N, random_state=rng)
             codes = draw((r, N))
             X = (codes / codes.std() + noise * rng.normal(size=codes.shape)) @ atoms
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of few samples and much noise; the error bar says it too
-                model = elldict.LpDictionaryLearning(random_state=0).fit(X)
+                warnings.simplefilter("ignore")  # few samples and much noise
+                model = elldict.LpDictionaryLearning().fit(X)
             points[name].append((recovery_error(model.components_, atoms), model.expected_error_))
 
 # %%
-# On the diagonal the stated error is the true one; between the dashed lines they agree to a factor of two. That is so
-# over four orders of magnitude, but for uniform codes with few samples and much noise, of which too little is stated.
+# On the diagonal, the estimated error is the true one; between the dashed lines they agree within a factor of two.
+# Otherwise the estimate is too large: with few samples, fits to parts of them are worse than the fit to all.
 
 figure, ax = plt.subplots(figsize=(7.4, 6), layout="constrained")
 line = np.array([1e-5, 1])
@@ -51,7 +51,7 @@ for factor in (0.5, 2):
 for (name, found), colour in zip(points.items(), ["#4338ca", "#0f766e", "#c2410c", "#9a9ca6"], strict=True):
     x, y = np.maximum(np.array(found).T, 1e-5)
     ax.loglog(x, y, "o", ms=8, color=colour, mec="white", label=name)
-ax.set(xlabel="true error", ylabel="stated error: expected_error_", aspect="equal", xlim=(5e-5, 1), ylim=(5e-5, 1))
+ax.set(xlabel="true error", ylabel="estimated error: expected_error_", aspect="equal", xlim=(5e-5, 1), ylim=(5e-5, 1))
 ax.legend(frameon=False, title="codes")
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
@@ -59,8 +59,8 @@ plt.show()
 # %%
 # Atom by atom
 # ------------
-# The more often an atom is active, the nearer its codes are to Gaussian ones, and the harder it is to find.
-# ``atom_error_`` tells: twenty data sets with the same sixteen densities, errors of each atom.
+# The more often an atom is active, the closer its codes are to Gaussian ones, and the larger is its error. Here are the
+# errors of sixteen atoms with different densities of codes, in twenty data sets.
 
 densities = np.geomspace(0.02, 0.8, N)
 true, stated = np.zeros((2, 20, N))
@@ -70,7 +70,7 @@ for trial in range(20):
     X = (codes + 0.3 * rng.normal(size=codes.shape)) @ atoms
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = elldict.LpDictionaryLearning(random_state=0).fit(X)
+        model = elldict.LpDictionaryLearning().fit(X)
     match = match_atoms(model.components_, atoms)
     true[trial, match.indices] = 2 * (1 - match.cosines**2)
     stated[trial, match.indices] = model.atom_error_
@@ -78,7 +78,7 @@ for trial in range(20):
 figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
 ax.loglog(densities, true.T, color="#c9cad0", lw=1)
 ax.loglog(densities, true.mean(axis=0), "o-", color="#191b22", lw=2, label="true, mean of 20 data sets (each in grey)")
-ax.loglog(densities, stated.mean(axis=0), "o--", color="#4338ca", lw=2, label="stated: atom_error_")
+ax.loglog(densities, stated.mean(axis=0), "o--", color="#4338ca", lw=2, label="estimated: atom_error_, mean")
 ax.set(xlabel="density of an atom's codes", ylabel="error of the atom")
 ax.set_xticks([0.02, 0.05, 0.1, 0.2, 0.5], ["2 %", "5 %", "10 %", "20 %", "50 %"])
 ax.minorticks_off()

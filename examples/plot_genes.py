@@ -1,17 +1,15 @@
 """
-Regulators of genes, and which of them to believe
-=================================================
+Regulators of genes, and which of them are reproducible
+=======================================================
 
-A cell switches groups of genes on and off together. From expression alone, independent components find such groups; the
-usual way is a hundred restarts and a clustering of what they return. Here one call, :func:`elldict.stability`, says
-which components other genes would give again.
+A cell switches groups of genes on and off together. Independent components of the expression of all genes find such
+groups. :func:`elldict.stability` measures which components are reproduced on other genes.
 """
 
 # %%
-# A simulated organism
+# Simulated expression
 # --------------------
-# 3000 genes in 80 conditions. Thirty regulators act on 10 to 150 genes each, some of them weakly; which genes, only the
-# simulation knows. Measurements are noisy.
+# 3000 genes in 80 conditions. Each of thirty regulators acts on 10 to 150 genes. Measurements are noisy.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,11 +30,11 @@ expression = weights @ activity + 0.35 * rng.normal(size=(N_GENES, N_CONDITIONS)
 # %%
 # How many components, and which
 # ------------------------------
-# Genes are the samples. Each number of components is fitted to random halves of the genes; a component that both halves
-# have is stable.
+# Genes are the samples. For each number of components, random halves of the genes are fitted; a component that is
+# similar in both halves is stable. As many components are stable as there are regulators.
 
 path = elldict.stability(
-    elldict.LpICA(random_state=0),
+    elldict.LpICA(),
     expression,
     n_components=[10, 20, 30, 40, 50],
     n_splits=4,
@@ -45,16 +43,16 @@ path = elldict.stability(
 print(path)
 
 # %%
-# Are the stable ones true? Take the largest number, with more components than there are regulators. The genes of a
+# Are the stable components regulators? With 50 components there are more components than regulators. The genes of a
 # component are those whose weights are beyond three robust standard deviations. They are compared with the genes of the
-# regulator that they share most with.
+# most similar regulator.
 
 weights_found = (expression - expression.mean(axis=0)) @ path.unmixing[-1].T
 stability = path.values[-1]
 
 
 def score(gene_weights):
-    """F1 with the best regulator: 1 if exactly its genes were found."""
+    """Compute F1 with the most similar regulator: 1 if exactly its genes were found."""
     centred = gene_weights - np.median(gene_weights)
     members = np.abs(centred) > 3 * 1.4826 * np.median(np.abs(centred))
     shared = (members[:, None] & acts_on).sum(axis=0)
@@ -73,6 +71,6 @@ path.plot(ax=left)
 right.scatter(stability, scores, c=np.where(stable, "#4338ca", "#9a9ca6"), s=60, edgecolor="white")
 right.axvline(0.9, color="#4338ca", ls="--", lw=1)
 right.set(xlabel="stability of a component", ylabel="F1 with a true regulator", xlim=(0, 1.03), ylim=(0, 1.03))
-right.set_title(f"{len(stability)} components: the stable ones are true", weight="bold", loc="left")
+right.set_title(f"{len(stability)} components: stable ones are regulators", weight="bold", loc="left")
 right.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 import elldict
 
 digits = load_digits().data
-model = elldict.LpICA(random_state=0)
+model = elldict.LpICA()
 path = elldict.stability(model, digits, n_components=[10, 20, 25, 30, 40], n_splits=3, random_state=0)
 print(path)
 
@@ -43,7 +43,7 @@ for ax, number in zip(axes.flat, order, strict=False):
 plt.show()
 
 # %%
-# Few components are stable, since a half has only 900 digits. With more samples more of them would be; a larger number
-# of components does not help.
+# Few components are stable, since a half has only 900 digits. More components than that are not reproducible, whatever
+# their number.
 
 # sphinx_gallery_thumbnail_number = 2

@@ -1,10 +1,10 @@
 """
-Factors that can be named: rotation with standard errors
-========================================================
+Factor rotation with standard errors
+====================================
 
-Factors of a table are determined up to a rotation. Varimax chooses the one in which each factor has few large loadings,
-so that it can be named. :func:`elldict.rotate` does it from many starts, and a bootstrap of the observations says how
-sure each loading is.
+Factors are determined up to a rotation. Varimax chooses the rotation with few large loadings per factor, so that they
+can be interpreted. :func:`elldict.rotate` computes it from several starts, and a bootstrap of the observations gives
+standard errors of the loadings.
 """
 
 # %%
@@ -35,10 +35,10 @@ def find_loadings(rows):
 loadings = find_loadings(measured)
 
 # %%
-# The same analysis of other tumours
-# ----------------------------------
-# A bootstrap: tumours are drawn with replacement, and their factors sought again. In each draw factors may come in
-# another order, sign or rotation; :func:`elldict.rotate` brings them together.
+# Bootstrap
+# ---------
+# Tumours are drawn with replacement, and their factors are estimated again. Factors of a draw may have another order,
+# sign or rotation; :func:`elldict.rotate` takes care of that.
 
 rng = np.random.default_rng(0)
 n = len(measured)
@@ -49,8 +49,7 @@ print(found.summary(table.feature_names))
 # %%
 # Before and after
 # ----------------
-# Rows are sorted by the rotated factor on which they load most. Unrotated factors are those of the analysis, in its
-# order.
+# Rows are sorted by the rotated factor with their largest loading.
 
 for name, values in (("unrotated", loadings), ("varimax", found.loadings)):
     print(f"{name}: {np.sum(np.sum(np.abs(values) > 0.3, axis=1) > 1)} of 30 variables load on more than one factor")
@@ -68,17 +67,17 @@ figure.colorbar(picture, ax=axes, shrink=0.5, label="loading")
 plt.show()
 
 # %%
-# How sure each loading is
-# ------------------------
-# Bars are twice the standard error: what loadings would differ by, had other tumours been measured.
+# Standard errors
+# ---------------
+# Bars are twice the standard errors over observations: they describe how loadings vary with the tumours.
 
-elldict.plot.loadings(found, names=table.feature_names)
+elldict.plot.loadings(found, names=list(table.feature_names))
 plt.show()
 
 # %%
-# Size (radius, perimeter, area), shape (compactness, concavity), how much nuclei of one tumour differ ("error"), and
-# texture. The first three are sure. Loadings of texture have long bars for a reason that the draws show: in many of
-# them the analysis finds another fourth factor, and texture is left out of all four.
+# The factors are size (radius, perimeter, area), shape (compactness, concavity), differences between the nuclei of a
+# tumour ("error"), and texture. Loadings of texture have long bars, because in many draws the fourth factor is another
+# one, and texture has no factor:
 
 texture = list(table.feature_names).index("worst texture")
 explained = np.array([np.sum(draw[texture] ** 2) for draw in draws])

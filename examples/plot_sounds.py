@@ -1,17 +1,16 @@
 """
-Who is speaking? Sounds apart
-=============================
+Separating sounds
+=================
 
-Five sounds in a room, six microphones, each of which hears all of them. Nothing is known of the sounds but that they
-are independent of each other. :class:`elldict.LpICA` finds them, in the order of their strength, and says how sure it
-is of each.
+Six microphones record mixtures of five sounds. Only the independence of the sounds is used. :class:`elldict.LpICA`
+separates them, and estimates an error for each.
 """
 
 # %%
-# A room
+# Sounds
 # ------
-# Four seconds of a bell, a bird, a drum, a plucked string and the hum of a machine. They are made here, so that the
-# answer can be checked.
+# Four seconds of a bell, a bird, a drum, a plucked string and the hum of a machine. They are synthesised here, so that
+# the result can be checked.
 
 import base64
 import io
@@ -29,7 +28,7 @@ t = np.arange(4 * RATE) / RATE
 
 
 def strike(times, tone, decay):
-    """A tone that begins at each of some times and dies away."""
+    """Add decaying tones that begin at given times."""
     sound = np.zeros_like(t)
     for start in times:
         later = np.clip(t - start, 0, None)
@@ -38,7 +37,7 @@ def strike(times, tone, decay):
 
 
 def pluck(frequency, seconds):
-    """A string: noise that circulates, and loses its high tones as it goes."""
+    """Synthesise a plucked string: noise in a delay line with a low-pass filter (Karplus and Strong)."""
     line = rng.uniform(-1, 1, int(RATE / frequency))
     sound = np.empty(int(seconds * RATE))
     for k in range(len(sound)):
@@ -58,18 +57,18 @@ sounds = np.column_stack([bell, bird, drum, string, hum])
 sounds /= sounds.std(axis=0)
 
 # %%
-# Each microphone hears a mixture, and a little noise of its own.
+# Each microphone records a mixture, with noise of its own.
 
 mixing = rng.uniform(0.2, 1, size=(6, 5))
 heard = sounds @ mixing.T + 0.02 * rng.normal(size=(len(t), 6))
 
 # %%
-# Apart again
-# -----------
-# ``LpICA`` reduces the six channels to five directions, and unmixes them. The hum is *less* sparse than Gaussian noise,
-# the others are sparser: both kinds are found.
+# Separation
+# ----------
+# ``LpICA`` reduces the six channels to five directions, and unmixes them. The hum is sub-Gaussian, and the other sounds
+# are super-Gaussian; both kinds are recovered.
 
-ica = LpICA(5, random_state=0)
+ica = LpICA(5)
 found = ica.fit_transform(heard)
 
 partner = np.argmax(np.abs(np.corrcoef(sounds.T, found.T)[:5, 5:]), axis=1)
@@ -79,14 +78,15 @@ for name, i in zip(names, partner, strict=True):
     best = max(abs(np.corrcoef(true, peer[:, j])[0, 1]) for j in range(5))
     print(
         f"{name:7s} correlation {abs(np.corrcoef(true, found[:, i])[0, 1]):.4f} (FastICA {best:.4f}), "
-        f"stated error {ica.atom_error_[i]:.2g}"
+        f"estimated error {ica.atom_error_[i]:.2g}"
     )
 
 # %%
-# String and hum repeat the same waves for four seconds, which says less than as many independent samples would: that is
-# why their stated errors are larger than those of the others.
+# The correlations are those of the sounds with what was found, which contains noise of the microphones; the estimated
+# errors are those of the columns of ``mixing_``. Noise before whitening shifts these columns by an angle that does not
+# depend on the number of samples, and is not part of the estimate.
 #
-# Left: what the microphones hear. Right: what was played (grey) and what was found (blue, drawn over it).
+# Left: the microphones. Right: the true sounds (grey), and the estimated ones (blue, in front).
 
 figure, axes = plt.subplots(5, 2, figsize=(12, 6.5), sharex=True, layout="constrained")
 for row, (name, i) in enumerate(zip(names, partner, strict=True)):
@@ -99,8 +99,8 @@ for row, (name, i) in enumerate(zip(names, partner, strict=True)):
 for ax in axes.flat:
     ax.set_yticks([])
     ax.spines[["top", "right", "left"]].set_visible(False)
-axes[0, 0].set_title("what the microphones hear", weight="bold")
-axes[0, 1].set_title("what elldict finds in it", weight="bold")
+axes[0, 0].set_title("microphones", weight="bold")
+axes[0, 1].set_title("sounds found by elldict", weight="bold")
 for ax in axes[-1]:
     ax.set_xlabel("seconds")
 plt.show()
@@ -112,7 +112,7 @@ plt.show()
 
 
 class Players:
-    """Sounds with a button each, for notebooks and this page."""
+    """Audio players, one per sound, for notebooks and this page."""
 
     def __init__(self, sounds):
         self.sounds = sounds
@@ -123,7 +123,7 @@ class Players:
 
     @staticmethod
     def encode(y):
-        """A sound as the address of itself."""
+        """Encode a sound as a data URI."""
         stream = io.BytesIO()
         with wave.open(stream, "wb") as file:
             file.setnchannels(1)

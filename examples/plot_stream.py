@@ -1,13 +1,13 @@
 """
-A stream whose atoms change
-===========================
+Streams whose atoms change
+==========================
 
-Samples that arrive one batch after the other are read once, by ``partial_fit``. Here the dictionary is replaced by
-another one in the middle of the stream. With a ``half_life`` the model notices, says so, and learns the new one.
+``partial_fit`` reads samples in batches, each of them once. Here the dictionary is replaced by another one halfway
+through the stream. The model detects the change, issues a warning, and starts again with later samples.
 """
 
 # %%
-# 60 000 samples in batches of 500; from sample 30 000 on they are made of other atoms.
+# 60 000 samples in batches of 500, with other atoms after sample 30 000.
 
 import warnings
 
@@ -26,13 +26,11 @@ second, new, _ = make_bernoulli_gaussian(R, **setting, random_state=1)
 stream = np.concatenate([first, second])
 
 # %%
-# Two models see the same batches. One counts all samples alike, the other forgets: a sample counts half after 3000
-# others.
+# Two models see the same batches. One gives all samples the same weight; in the other one, the weight of a sample is
+# halved after 3000 later ones.
 
-models = {
-    "remembers everything": LpDictionaryLearning(random_state=0),
-    "half_life=3000": LpDictionaryLearning(half_life=3000, random_state=0),
-}
+half_lives = {"all samples": None, "half_life=3000": 3000}
+models = {name: LpDictionaryLearning() for name in half_lives}
 true, stated = ({name: [] for name in models} for _ in range(2))
 noticed = {}
 for start in range(0, len(stream), BATCH):
@@ -40,7 +38,7 @@ for start in range(0, len(stream), BATCH):
     for name, model in models.items():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DataChangedWarning)
-            model.partial_fit(stream[start : start + BATCH])
+            model.partial_fit(stream[start : start + BATCH], half_life=half_lives[name])
         if caught and name not in noticed:
             noticed[name] = start + BATCH
             print(f"{name}, after sample {start + BATCH}: {caught[0].message}\n")
@@ -49,13 +47,14 @@ for start in range(0, len(stream), BATCH):
         stated[name].append(model.expected_error_ if seen else np.nan)
 
 # %%
-# The error of the atoms at hand, true and as the model states it without knowing the truth.
+# True and estimated errors of the atoms after each batch. Until there are enough samples after the change, the estimate
+# is 1.
 
 figure, axes = plt.subplots(1, 2, figsize=(13, 4.6), sharey=True, layout="constrained")
 samples = np.arange(BATCH, len(stream) + 1, BATCH)
 for ax, name in zip(axes, models, strict=True):
     ax.semilogy(samples, true[name], color="#191b22", lw=2.5, label="true error")
-    ax.semilogy(samples, stated[name], color="#4338ca", lw=2.5, ls="--", label="stated error")
+    ax.semilogy(samples, stated[name], color="#4338ca", lw=2.5, ls="--", label="estimated error")
     ax.axvline(R, color="#c2410c", lw=1)
     ax.text(R - 700, 0.05, "other atoms from here on", color="#c2410c", ha="right")
     if name in noticed:

@@ -1,17 +1,16 @@
 """
-Axes of word vectors, and what they mean
-========================================
+Interpretable axes of word vectors
+==================================
 
-Vectors of words have hundreds of entries that mean nothing one by one. In another basis they do: each word then has a
-few large codes, and the words with the largest ones tell what an axis is about.
+The entries of word vectors have no meaning one by one. In the basis of independent components, each word has few large
+codes, and the words with the largest codes of a component tell its topic.
 """
 
 # %%
-# Vectors of the words of a library
-# ---------------------------------
-# The text is the documentation of NumPy, SciPy and scikit-learn, which is installed already. A vector of a word is made
-# as in latent semantic analysis: which words stand within five places of it, as positive pointwise mutual information,
-# reduced to 40 principal directions.
+# Word vectors
+# ------------
+# The text is the documentation of NumPy, SciPy and scikit-learn. Vectors are those of latent semantic analysis:
+# positive pointwise mutual information of words at a distance of at most five, reduced to 40 principal directions.
 
 import importlib
 import pkgutil
@@ -31,7 +30,7 @@ import elldict
 
 
 def read_docstrings(package):
-    """Docstrings of the public functions and classes of a package, once each."""
+    """List the docstrings of the public functions and classes of a package, once each."""
     texts = {}
     modules = [package.__name__, *(f"{package.__name__}.{m.name}" for m in pkgutil.iter_modules(package.__path__))]
     for name in modules:
@@ -77,29 +76,29 @@ vectors = U * np.sqrt(strengths)
 # %%
 # Axes
 # ----
-# :func:`elldict.describe_axes` lists the strongest words of each axis. Sources of words are skewed: many words have
-# none of a topic, some have much. The side of the long tail comes first. A strength of 1 is that of Gaussian codes; the
-# larger it is, the fewer words have most of the axis.
+# :func:`elldict.describe_axes` lists the words with the largest codes of each axis. Codes are skewed: most words have
+# nothing to do with a topic. The side of the long tail comes first. The strength of Gaussian codes is 1; it is larger
+# if few words have large codes.
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", elldict.exceptions.NotIdentifiableWarning)  # errors are in the table
-    ica = elldict.LpICA(N_AXES, random_state=0).fit(vectors)
+    warnings.simplefilter("ignore", elldict.exceptions.NotIdentifiableWarning)  # errors are in the table below
+    ica = elldict.LpICA(N_AXES).fit(vectors)
 found = elldict.describe_axes(ica, vectors, vocabulary)
-print(found.summary(np.argsort(ica.atom_error_)[:12]))  # the surest ones
+print(found.summary(np.argsort(ica.atom_error_)[:12]))  # those with the smallest errors
 
 codes = ica.transform(vectors) * found.tail
 
 # %%
-# The same for principal components: their strongest words have little in common.
+# The words with the largest codes of principal components have less in common.
 
 principal = U[:, :12] * np.sign((U[:, :12] ** 3).mean(axis=0))
 for axis in range(6):
     print(", ".join(vocabulary[i] for i in np.argsort(-principal[:, axis])[:7]))
 
 # %%
-# Six words in either basis
-# -------------------------
-# In the basis found, most of a word is in one or two axes, each named by its own strongest word.
+# Six words in both bases
+# -----------------------
+# In the basis of elldict, each of these words has one large code. The axis is named by its first word.
 
 shown = [word for word in ("eigenvalues", "poisson", "centroid", "fourier", "lasso", "spline") if word in place]
 figure, axes = plt.subplots(len(shown), 2, figsize=(12, 1.25 * len(shown)), sharex="col", layout="constrained")
