@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from elldict.errors.exact import find_exact
 from elldict.errors.splits import estimate_errors, list_splits
 from elldict.result import Result, order_and_sign
-from elldict.samples.arrays import drop_weightless, hold
+from elldict.samples.arrays import drop_weightless
 from elldict.samples.base import STORED_BYTES, Array, Index, Samples, Weights, weigh
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import Mask, Order, find_order
 from elldict.samples.statistics import EqualSamplesError, Statistics, compute_statistics
-from elldict.samples.subsample import Codes, Subset, choose_strides, gather, is_white, store
+from elldict.samples.subsample import Codes, Subset, choose_strides, gather, gather_all, is_white, store
 from elldict.samples.whitening import Whitening, make_whitening, whiten_samples
 from elldict.solver.climb import NO_JOURNAL, Journal, Observer, PowerAscent, Reason, State, climb
 from elldict.solver.density import Density
@@ -96,6 +96,10 @@ class Estimate:
     def gather(self, order: Order) -> Subset:
         """Collect the samples of an order."""
         return gather(self.samples, self.whitening, order, self.moments)
+
+    def gather_all(self, order: Order | None = None) -> Subset:
+        """Collect all samples by their position, with those of an order for second derivatives."""
+        return gather_all(self.samples, self.whitening, order, self.moments)
 
     @property
     def n_iter(self) -> int:
@@ -175,7 +179,7 @@ def find_exact_atoms(estimate: Estimate) -> Mask:
 
 def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array | None) -> Result:
     """Sort the components and collect their properties."""
-    state, whitening, codes = estimate.state, estimate.whitening, encode_all(estimate)
+    state, whitening, codes = estimate.state, estimate.whitening, estimate.gather_all().encode(estimate.state.A)
     power = measure_power(codes, options.p)
     columns, rows = whitening.make_mixing(state.A), whitening.make_unmixing(state.A)
     unit = whitening.unit  # if not whitened, atoms have unit length, and codes are in the units of X
@@ -215,14 +219,6 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         n_passes=estimate.n_passes,
         findings=tuple(findings),
     )
-
-
-def encode_all(estimate: Estimate) -> Codes:
-    """Return the codes of all samples, computed when they are read; every other sample is in the second half."""
-    half: Any = np.asarray(np.arange(estimate.samples.shape[0]) % 2, dtype=np.int8)
-    none = hold(estimate.white.take(np.arange(0)))
-    everything = Subset(estimate.samples, none, estimate.whitening, half, np.zeros(0), estimate.moments)
-    return everything.encode(estimate.state.A)
 
 
 def measure_power(codes: Codes, p: float) -> Array:
@@ -334,6 +330,8 @@ def climb_from_pilot(
         if stride == first and (better := choose_model(subset, some, state, models)) != model:
             model = better
             state = climber.climb_likelihood(seen, State(state.A, Density.begin(n, chosen.density)), model)
+    if order.is_drawn:
+        state = climber.climb_likelihood(estimate.gather_all(order), state, model)
     return {"state": state, "model": model, "pilot": chosen.pilot.name, "climbs": tuple(climber.climbs)}
 
 
@@ -373,6 +371,9 @@ def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], cl
     state = State(chosen.A, chosen.pilot.objective)
     for stride in strides:
         seen = estimate.gather(order.thin_out(stride))
+        state = climber.climb_pilot(seen, state.A, chosen.pilot, max_iter=climber.max_iter)
+    if order.is_drawn:
+        seen = estimate.gather_all(order)
         state = climber.climb_pilot(seen, state.A, chosen.pilot, max_iter=climber.max_iter)
     density = Density.begin(len(state.A)).refit(view(seen, chosen.model).encode(state.A), choose=True)
     return {

@@ -28,18 +28,22 @@ OUTLIERS = 0.01
 LARGEST = 20_000
 """Number of samples of largest norm from which fourth moments are computed to order equal norms."""
 
+MOST_SORTED = 5_000_000
+"""Number of samples up to which all are sorted, in 32 bytes each; of more, so many are drawn by their position."""
+
 EQUAL = 1e-9
 """Relative difference below which norms are considered equal up to rounding errors."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """Samples that are not zero, sorted by increasing norm."""
+    """Samples that are not zero, sorted by increasing norm: all of them, or evenly spaced ones if there are many."""
 
     index: Index  # (r,) rows of the samples
     squares: Array  # (r,) their squared norms
     group: Index  # (r,) label of the distinct sample: equal samples share one
     weights: Weights = None  # (r,)
+    is_drawn: bool = False  # whether there are other samples
 
     @property
     def n_samples(self) -> float:
@@ -65,7 +69,7 @@ class Order:
     def keep(self, some: slice | Mask | Index) -> Order:
         """Keep some of the samples."""
         weights = None if self.weights is None else self.weights[some]
-        return Order(self.index[some], self.squares[some], self.group[some], weights)
+        return Order(self.index[some], self.squares[some], self.group[some], weights, self.is_drawn)
 
     def assign_parts(self, n_parts: int) -> Index:
         """Assign samples to parts in turn, and equal samples to the same part."""
@@ -111,6 +115,10 @@ def measure_fourth(samples: Samples, index: Index, largest: Index) -> Array:
 
 def find_order(samples: Samples) -> Order:
     """Sort samples by norm, and by fourth moments where norms are equal."""
+    if samples.shape[0] > MOST_SORTED:
+        drawn = draw_positions(samples.shape[0])
+        order = find_order(SelectedSamples(samples, drawn, None if samples.weights is None else samples.weights[drawn]))
+        return replace(order, index=drawn[order.index], is_drawn=True)
     squares = map_rows(samples, lambda rows: np.vecdot(rows, rows))
     index = np.argsort(squares, kind="stable")
     squares = squares[index]
@@ -128,6 +136,12 @@ def find_order(samples: Samples) -> Order:
         distinct[tied[inner]] = fourth[inner + 1] - fourth[inner] > EQUAL * np.abs(fourth[inner + 1])
     weights = None if samples.weights is None else samples.weights[index]
     return Order(index, squares, np.cumsum(np.r_[0, distinct]), weights)
+
+
+def draw_positions(n_samples: int) -> Index:
+    """Draw one position at random from each of equally long stretches of samples, always the same ones."""
+    starts = np.arange(MOST_SORTED + 1) * n_samples // MOST_SORTED
+    return np.random.default_rng(0).integers(starts[:-1], starts[1:])
 
 
 def find_least(squares: Array, weights: Weights, index: Index) -> float:

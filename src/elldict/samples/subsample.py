@@ -11,7 +11,7 @@ import numpy as np
 from elldict.samples.arrays import ArraySamples, SelectedSamples, hold
 from elldict.samples.base import STORED_BYTES, Array, Index, MappedSamples, S, Samples, Weights, weigh
 from elldict.samples.normalization import Normalization
-from elldict.samples.order import Order
+from elldict.samples.order import Order, map_rows
 from elldict.samples.statistics import count_samples
 from elldict.samples.whitening import Whitening, whiten_samples
 
@@ -151,9 +151,27 @@ def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array)
         found, pending = SelectedSamples(samples, order.index[rank], weights), whitening
     else:
         found, pending = read(samples, whitening, order), None
-    few = order.thin_out(max(1, round(order.n_samples / max(FEWEST, PER_DIRECTION * len(moments)))))
-    subset = Subset(found, read(samples, whitening, few), pending, half, squares, moments)
+    subset = Subset(found, read_few(samples, whitening, order), pending, half, squares, moments)
     return subset if is_all else replace(subset, moments=compute_second_moments(subset.white))
+
+
+def gather_all(samples: Samples, whitening: Whitening, order: Order | None, moments: Array) -> Subset:
+    """Collect all samples by their position, to be read in every pass; every other is in the second half.
+
+    Those of an order are used for second derivatives; without one, there are none, and codes are all that is computed.
+    """
+    r, white = samples.shape[0], whiten_samples(samples, whitening)
+    half: Any = np.resize(np.array([0, 1], dtype=np.int8), r)
+    if order is None:
+        return Subset(samples, hold(white.take(np.arange(0))), whitening, half, np.zeros(0), moments)
+    squares = map_rows(white, lambda rows: np.vecdot(rows, rows))
+    return Subset(samples, read_few(samples, whitening, order), whitening, half, squares, moments)
+
+
+def read_few(samples: Samples, whitening: Whitening, order: Order) -> ArraySamples:
+    """Read evenly spaced samples of an order for second derivatives."""
+    n = len(whitening.to_white)
+    return read(samples, whitening, order.thin_out(max(1, round(order.n_samples / max(FEWEST, PER_DIRECTION * n)))))
 
 
 def read(samples: Samples, whitening: Whitening, order: Order) -> ArraySamples:
@@ -186,10 +204,13 @@ def compute_second_moments(samples: Samples, scale: Array | None = None) -> Arra
 
 
 def choose_strides(first: int, growth: int) -> list[int]:
-    """Choose strides: the first, then `growth` times as many samples each time, up to all of them."""
+    """Choose strides: the first, then `growth` times as many samples each time, up to all of them.
+
+    More than a fourth of the samples are all of them: this takes little longer.
+    """
     strides = [max(1, first)]
     while strides[-1] > 1:
-        strides.append(strides[-1] // growth if strides[-1] >= 2 * growth else 1)
+        strides.append(strides[-1] // growth if strides[-1] >= 4 * growth else 1)
     return strides
 
 
