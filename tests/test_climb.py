@@ -411,10 +411,8 @@ def test_quasi_newton_remembers_only_steps_along_which_the_slope_falls():
 def test_quasi_newton_shortens_a_step_from_where_it_began():
     A, angles = draw_atoms(3, 3), draw_antisymmetric(3, 0.1)
     step = QuasiNewton(Trial(A, 1.0, angles, angles))
-    assert step.fell(0.9)
-    assert not step.fell(1.0)
-    assert not step.fell(1 - 1e-10)  # rounding
-    assert not QuasiNewton().fell(-1.0)
+    np.testing.assert_allclose([step.gained(0.9), step.gained(1.5)], [-0.1, 0.5])
+    assert QuasiNewton().gained(-1.0) == np.inf
     assert not QuasiNewton().is_exhausted
     for number in range(1, MAX_SHORTER + 2):
         assert not step.is_exhausted
@@ -422,7 +420,7 @@ def test_quasi_newton_shortens_a_step_from_where_it_began():
         np.testing.assert_allclose(B, rotate(A, SHORTER**number * angles), atol=1e-14)
         assert step.n_shortened == number
         np.testing.assert_allclose(step.longest, 2 * SHORTER**number * measure_length(angles))
-        assert step.fell(0.9)
+        np.testing.assert_allclose(step.gained(0.9), -0.1)
     assert step.is_exhausted
     assert not step.take(B, make_angles(angles, np.ones((3, 3))))[0].is_exhausted
 

@@ -97,9 +97,9 @@ class Estimate:
         """Collect the samples of an order."""
         return gather(self.samples, self.whitening, order, self.moments)
 
-    def gather_all(self, order: Order | None = None) -> Subset:
-        """Collect all samples by their position, with those of an order for second derivatives."""
-        return gather_all(self.samples, self.whitening, order, self.moments)
+    def gather_all(self, order: Order | None = None, model: Model = None) -> Subset:
+        """Collect all samples by their position, with those of an order for second derivatives, for a model."""
+        return gather_all(self.samples, self.whitening, order, self.moments, model)
 
     @property
     def n_iter(self) -> int:
@@ -331,7 +331,7 @@ def climb_from_pilot(
             model = better
             state = climber.climb_likelihood(seen, State(state.A, Density.begin(n, chosen.density)), model)
     if order.is_drawn:
-        state = climber.climb_likelihood(estimate.gather_all(order), state, model)
+        state = climber.climb_likelihood(estimate.gather_all(order, model), state, model)
     return {"state": state, "model": model, "pilot": chosen.pilot.name, "climbs": tuple(climber.climbs)}
 
 
@@ -373,7 +373,7 @@ def keep_pilot(estimate: Estimate, chosen: Candidate, strides: Sequence[int], cl
         seen = estimate.gather(order.thin_out(stride))
         state = climber.climb_pilot(seen, state.A, chosen.pilot, max_iter=climber.max_iter)
     if order.is_drawn:
-        seen = estimate.gather_all(order)
+        seen = estimate.gather_all(order, chosen.pilot.sees or chosen.model)
         state = climber.climb_pilot(seen, state.A, chosen.pilot, max_iter=climber.max_iter)
     density = Density.begin(len(state.A)).refit(view(seen, chosen.model).encode(state.A), choose=True)
     return {

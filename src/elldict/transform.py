@@ -133,9 +133,8 @@ def are_zero(codes: Any) -> bool:
 
 def read_codes(samples: Samples, unmixing: Array, mean: Array) -> tuple[Array, Array | None]:
     """Compute the codes of evenly spaced samples that have a weight, and return them with their weights."""
-    weights = samples.weights
-    index = np.arange(samples.shape[0]) if weights is None else np.flatnonzero(weights)
-    most = max(FEWEST_SAMPLES, MOST_CODES // len(unmixing))
-    index = index[:: math.ceil(len(index) / most)]
+    weights, most = samples.weights, max(FEWEST_SAMPLES, MOST_CODES // len(unmixing))
+    used = range(samples.shape[0]) if weights is None else np.flatnonzero(weights)
+    index = np.asarray(used[:: math.ceil(len(used) / most)], dtype=np.intp)
     rows = np.asarray(samples.take(index))
     return (rows - mean) @ unmixing.T, None if weights is None else weights[index]

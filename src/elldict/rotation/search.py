@@ -54,7 +54,7 @@ def ascend(A: Array, evaluate_at: Callable[[Array], Angles], max_iter: int, tol:
     step = QuasiNewton()
     for iteration in range(1, max_iter + 1):
         at = evaluate_at(A)
-        if step.fell(at.value + ROUNDING * abs(at.value)):
+        if step.gained(at.value) < -ROUNDING * abs(at.value):
             step, A = step.shorten()
             if step.is_exhausted and step.last is not None:
                 return Maximum(step.last.A, step.last.value, True, iteration)

@@ -155,17 +155,19 @@ def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array)
     return subset if is_all else replace(subset, moments=compute_second_moments(subset.white))
 
 
-def gather_all(samples: Samples, whitening: Whitening, order: Order | None, moments: Array) -> Subset:
+def gather_all(
+    samples: Samples, whitening: Whitening, order: Order | None, moments: Array, model: Normalization | None = None
+) -> Subset:
     """Collect all samples by their position, to be read in every pass; every other is in the second half.
 
-    Those of an order are used for second derivatives; without one, there are none, and codes are all that is computed.
+    Those of an order are used for second derivatives; without one there are none. A `model` will need norms.
     """
-    r, white = samples.shape[0], whiten_samples(samples, whitening)
+    r, white, squares = samples.shape[0], whiten_samples(samples, whitening), np.zeros(0)
     half: Any = np.resize(np.array([0, 1], dtype=np.int8), r)
-    if order is None:
-        return Subset(samples, hold(white.take(np.arange(0))), whitening, half, np.zeros(0), moments)
-    squares = map_rows(white, lambda rows: np.vecdot(rows, rows))
-    return Subset(samples, read_few(samples, whitening, order), whitening, half, squares, moments)
+    few = hold(white.take(np.arange(0))) if order is None else read_few(samples, whitening, order)
+    if model is not None:
+        squares = map_rows(white, lambda rows: np.vecdot(rows, rows))
+    return Subset(samples, few, whitening, half, squares, moments)
 
 
 def read_few(samples: Samples, whitening: Whitening, order: Order) -> ArraySamples:

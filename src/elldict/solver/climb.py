@@ -133,10 +133,10 @@ class NewtonAscent:
         objective = state.objective.refit(codes, state.blur, choose=state.iteration == 0)
         at = evaluate(codes, objective)
         state = replace(state, objective=objective, iteration=state.iteration + 1, value=at.value)
-        if not objective.has_changed and state.step.fell(at.value):
+        least = self.done * at.rise_by_chance
+        if not objective.has_changed and state.step.gained(at.value) < -least:
             step, A = state.step.shorten()
             return replace(state, A=A, step=step, reason=Reason.NO_RISE if step.is_exhausted else Reason.RUNNING)
-        least = self.done * at.rise_by_chance
         is_stuck = not objective.has_changed and state.step.n_shortened > 0 and state.step.gained(at.value) < least
         step, A = state.step.take(state.A, at, forget=objective.has_changed)
         assert step.last is not None

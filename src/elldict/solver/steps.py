@@ -14,7 +14,6 @@ from elldict.solver.evaluate import Angles
 LONGEST, LONGEST_ANGLE = 0.3, 0.5  # maximum root mean square of the angles of an atom; maximum angle of a pair
 MEMORY = 10  # number of stored steps with their changes of the slope
 SHORTER, MAX_SHORTER = 0.3, 4  # factor that shortens a step that lowered the value; how often at most
-FALL = 1e-9  # relative decrease of the value due to rounding
 LEAST_PRODUCT = 1e-10  # cosine of a step and its change of the slope; below, the pair is not stored
 
 
@@ -55,12 +54,6 @@ class QuasiNewton:
     def is_exhausted(self) -> bool:
         """Whether the last step has been shortened as often as is allowed."""
         return self.n_shortened > MAX_SHORTER
-
-    def fell(self, value: float) -> bool:
-        """Return whether the last step lowered the value."""
-        if self.last is None:
-            return False
-        return value < self.last.value - FALL * abs(self.last.value)
 
     def gained(self, value: float) -> float:
         """Return by how much the last step has increased the value."""
