@@ -345,7 +345,7 @@ def test_checkpoint_of_other_samples_or_parameters_is_refused(sparse, tmp_path):
         with pytest.raises(CheckpointError, match=named):
             stability(**(asked | change))
     asked["checkpoint"].write_bytes(asked["checkpoint"].read_bytes()[:-20])
-    with pytest.raises(CheckpointError, match=r"is not a checkpoint of stability\(\), or is damaged"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint, or is damaged"):
         stability(**asked)
     with pytest.raises(FileNotFoundError):
         stability(**(asked | {"checkpoint": tmp_path / "no" / "folder.npz"}))
