@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
@@ -14,9 +13,10 @@ from numpy.typing import NDArray
 
 from elldict.blas import one_blas_thread
 from elldict.exceptions import make_readable
-from elldict.samples.arrays import ArraySamples, to_numpy
+from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, FieldwiseSum, Index, Samples
-from elldict.samples.dask import is_dask, open_dask
+from elldict.samples.dask import is_dask
+from elldict.samples.open import open_source
 from elldict.samples.statistics import compute_statistics
 from elldict.summary import read_errors
 from elldict.validation import is_number
@@ -138,10 +138,9 @@ def describe_axes(model: Any, X: Any, names: Sequence[Any] | None = None, *, n_s
     X = model._check_samples(X, "describe_axes")
     if names is not None and len(names) != X.shape[0]:
         raise ValueError(f"names must have one entry per sample, {X.shape[0]}. Got {len(names)} instead.")
-    with ExitStack() as stack:
-        n_threads = stack.enter_context(one_blas_thread())
-        samples = open_dask(X, n_threads) if is_dask(X) else ArraySamples(X, n_threads)
-        found = summarize_codes(samples, to_numpy(model.unmixing_).astype(np.float64), model._offset, int(n_strongest))
+    with one_blas_thread() as n_threads:
+        unmixing = to_numpy(model.unmixing_).astype(np.float64)
+        found = summarize_codes(open_source(X, n_threads), unmixing, model._offset, int(n_strongest))
     up, down = list_positive(found.up), list_positive(found.down)
     return Axes(
         strength=found.cubes / X.shape[0] / GAUSSIAN_CUBE,

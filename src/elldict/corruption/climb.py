@@ -15,16 +15,7 @@ from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array, FieldwiseSum, Samples, Weights
 from elldict.samples.statistics import count_samples
 from elldict.samples.subsample import Codes, Subset, compute_second_moments
-from elldict.solver.climb import (
-    RESOLUTION,
-    Journal,
-    NewtonAscent,
-    Observer,
-    Reason,
-    State,
-    climb,
-    measure_length,
-)
+from elldict.solver.climb import RESOLUTION, Journal, NewtonAscent, Observer, Reason, State, climb, measure_length
 from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_CURVATURE, Angles
 from elldict.solver.objectives import SmoothNorm
@@ -114,9 +105,7 @@ class Learner:
         value = float(np.average(self.evidence, weights=self.weights))
         at = find_angles(sum_slopes(prior, messages, self.weights), float(np.sum(self.weights)), value)
         self.prior = learn(prior, messages, self.weights, self.rounding**2)
-        if (
-            self.prior.noise < FALLS * prior.noise
-        ):  # without noise, it falls by this factor in each round: twice at once
+        if self.prior.noise < FALLS * prior.noise:  # without noise, it falls in each round: twice at once
             self.prior = replace(self.prior, noise=max(self.prior.noise**2 / prior.noise, self.rounding**2))
         state = replace(state, iteration=state.iteration + 1, value=at.value)
         if state.iteration <= FIRST_ROUNDS:
@@ -124,8 +113,9 @@ class Learner:
         state, reason = take_step(state, at), Reason.RUNNING
         if state.length < RESOLUTION * self.rounding:
             reason = Reason.ROUNDING
-        elif at.rise < DONE * at.rise_by_chance and is_settled(self.prior, prior):
-            reason = Reason.SMALL_RISE
+        elif at.rise < DONE * at.rise_by_chance:
+            changes = np.log([self.prior.noise / prior.noise, self.prior.rate / prior.rate])
+            reason = Reason.SMALL_RISE if np.all(np.abs(changes) < SETTLED) else Reason.RUNNING
         return replace(state, reason=reason)
 
     def compare(self, A: Array, codes: Codes) -> float:
@@ -137,12 +127,6 @@ class Learner:
         others = np.sum(Density.begin(len(A)).refit(codes, choose=True).log_density(self.Y @ A.T), axis=1)
         gains = np.clip((self.evidence - others) / len(A), -MOST_GAIN, MOST_GAIN)
         return float(np.average(gains, weights=self.weights))
-
-
-def is_settled(prior: Prior, before: Prior) -> bool:
-    """Return whether the distributions have converged."""
-    changes = np.log([prior.noise / before.noise, prior.rate / before.rate])
-    return bool(np.all(np.abs(changes) < SETTLED))
 
 
 def learn(prior: Prior, messages: Messages, weights: Array, least_noise: float) -> Prior:

@@ -29,15 +29,14 @@ class Posterior:
     narrow_square: Array  # (b, n) E x^2, if it is not
     aligned: Array | None  # (b, n) E of x times the sign of its centre, if it is from a wide part with two centres
 
-    def measure_share(self, *, each: bool) -> Any:
-        """Compute the mean posterior variance relative to that of the noise, of all values or of each sample (b, 1)."""
-        relative = self.variance / self.blur
-        share = np.mean(relative, axis=1, keepdims=True) if each else float(np.mean(relative))
-        return np.clip(share, LEAST_SHARE, MOST_SHARE)
-
     def send(self, *, each: bool) -> tuple[Array, Any]:
-        """Compute the extrinsic message, which is independent of the noise of the values, and its variance."""
-        share = self.measure_share(each=each)
+        """Compute the extrinsic message, which is independent of the noise of the values, and its variance.
+
+        The posterior variance relative to that of the noise is a mean over all values, or over those of each sample.
+        """
+        relative = self.variance / self.blur
+        mean = np.mean(relative, axis=1, keepdims=True) if each else float(np.mean(relative))
+        share = np.clip(mean, LEAST_SHARE, MOST_SHARE)
         return (self.mean - share * self.seen) / (1 - share), self.blur * share / (1 - share)
 
 
@@ -148,14 +147,8 @@ class Prior:
     def rescale(self, factor: float) -> Prior:
         """Return the distributions for samples multiplied by a factor."""
         square = factor**2
-        return Prior(
-            self.density,
-            self.variance * square,
-            self.rate,
-            self.center * factor,
-            self.spread * square,
-            self.noise * square,
-        )
+        powers = {"variance": square, "center": factor, "spread": square, "noise": square}
+        return replace(self, **{name: power * getattr(self, name) for name, power in powers.items()})
 
     def arrange(self, order: Index) -> Prior:
         """Return the distributions for atoms in another order."""
