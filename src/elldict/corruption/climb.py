@@ -34,8 +34,8 @@ MOST_UNKNOWNS = 0.8  # nonzero codes and corrupted entries, relative to entries:
 LEAST_CLEAR = 0.2  # fraction of samples with fewer unknowns from which distributions are learned from these alone
 LEAST_GAIN = 0.015  # log-likelihood per entry: noise that differs between features, and heavy tails, reach half of it
 MOST_GAIN = 1.0  # of a single sample, which may have any likelihood without noise
-MOST_ENTRIES, ROUNDS = 2**16, 30  # from which, and in which, the final distributions are learned
-COARSE, FEW = 0.05, 4  # distinct values per sample below which a feature is rounded; features that are looked at
+ROUNDS = 30  # in which the final distributions are learned
+COARSE = 0.05  # distinct values per sample below which a feature is rounded
 PER_ATOM = 8  # samples per atom whose codes are solved for, to find exact atoms
 SOLVED = 1e-9  # residual of a sample of unit mean square that is due to rounding errors
 
@@ -206,7 +206,7 @@ def climb_from_limited(
 
 def is_coarse(Y: Array) -> bool:
     """Return whether entries are coarsely rounded: those that are not zero look corrupted, and zeros explained."""
-    return bool(np.all([len(np.unique(column)) < COARSE * len(column) for column in Y.T[:FEW]]))
+    return bool(np.all([len(np.unique(column)) < COARSE * len(column) for column in Y.T]))
 
 
 def limit_entries(subset: Subset, Y: Array) -> Subset:
@@ -226,15 +226,13 @@ def learn_by_sample(learner: Learner, A: Array) -> Prior:
 
     It is unbiased for samples that are hard to explain, which have more corrupted entries than others.
     """
-    some = slice(None, None, max(1, learner.Y.size // MOST_ENTRIES))
-    Y, weights, known = learner.Y[some], learner.weights[some], learner.prior
-    noise = max(known.noise, FIRST_NOISE * known.scale**2)
-    prior = replace(known, noise=noise, spread=known.spread + noise - known.noise)
-    sent, blur = begin(Y, prior, each=True)
+    known = learner.prior
+    prior = known.with_noise(max(known.noise, FIRST_NOISE * known.scale**2))
+    sent, blur = begin(learner.Y, prior, each=True)
     for _ in range(ROUNDS):
-        messages = exchange(Y, A, prior, sent, blur, each=True)
+        messages = exchange(learner.Y, A, prior, sent, blur, each=True)
         sent, blur = messages.sent, messages.blur
-        prior = learn(prior, messages, weights, learner.rounding**2)
+        prior = learn(prior, messages, learner.weights, learner.rounding**2)
     return replace(prior, noise=min(prior.noise, known.noise))
 
 

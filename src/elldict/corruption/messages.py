@@ -8,7 +8,7 @@ posterior mean only, from which the values that it has received are removed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,8 +90,7 @@ def explain(Y: Array, A: Array, prior: Prior) -> Explanation:
     nothing = np.zeros(Y.shape, dtype=bool)
     best = Explanation(np.zeros(Y.shape), nothing, nothing, np.full((len(Y), 1), math.inf))
     for number in range(min(n_rounds, MOST_ROUNDS)):
-        noise = max(prior.noise, first * FALL**number)
-        noisy = replace(prior, noise=noise, spread=prior.spread + noise - prior.noise)
+        noisy = prior.with_noise(max(prior.noise, first * FALL**number))
         messages = exchange(Y, A, noisy, sent, blur, each=True)
         sent, blur, codes = messages.sent, messages.blur, messages.codes
         variance = np.mean(codes.variance, axis=1, keepdims=True)

@@ -13,7 +13,7 @@ from elldict.samples.base import Array, Index
 
 LEAST_SHARE, MOST_SHARE = 1e-9, 0.98  # of a variance that is left: beyond, messages overflow, or are only noise
 LEAST_SPREAD = 1e-3  # variance of corruption, relative to its squared size, which has to be learned
-LEAST_RATE, MOST_RATE, LEAST_DENSITY = 1e-6, 0.9, 1e-4  # probabilities whose odds are finite
+LEAST_RATE = 1e-6  # probability whose odds are finite
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,17 @@ class Prior:
             center = float(np.mean(weights @ (errors.active * errors.aligned))) / max(n_corrupted, tiny)
         spread = corrupted / max(n_corrupted, tiny) - center**2
         return Prior(
-            density=np.clip(n_active, LEAST_DENSITY, 1 - LEAST_DENSITY),
+            density=np.clip(n_active, LEAST_RATE, 1 - LEAST_RATE),
             variance=np.maximum(squares / np.maximum(n_active, tiny), least_noise),
-            rate=min(max(n_corrupted, LEAST_RATE), MOST_RATE),
+            rate=min(max(n_corrupted, LEAST_RATE), 1 - LEAST_RATE),
             center=center,
             spread=max(spread, noise, LEAST_SPREAD * center**2),
             noise=noise,
         )
+
+    def with_noise(self, noise: float) -> Prior:
+        """Return the distributions for another variance of the noise, which corrupted entries have, too."""
+        return replace(self, noise=noise, spread=self.spread + noise - self.noise)
 
     def rescale(self, factor: float) -> Prior:
         """Return the distributions for samples multiplied by a factor."""
