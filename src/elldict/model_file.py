@@ -44,8 +44,8 @@ SCALARS = {
 }
 """Fitted attributes in the header, with their types; null is None, or a number that is not known."""
 
-ARRAYS = ("unmixing", "mixing", "mean", "density", "scale", "atom_error")
-"""Fitted attributes that are arrays in the precision of the samples, without their last underscore."""
+ARRAYS = {"unmixing": "mn", "mixing": "nm", "mean": "n", "density": "m", "scale": "m", "atom_error": "m"}
+"""Fitted attributes that are arrays in the precision of the samples, without their last underscore, and their axes."""
 
 OPTIONAL = {"unmixing", "mean"}
 """Arrays that may be missing: `unmixing_` if it is `components_`, and `mean_` of an LpICA that does not centre."""
@@ -68,8 +68,7 @@ def save_model(model: LpEstimator, path: str | os.PathLike[str], *, overwrite: b
     """Write a fitted estimator to a file, as `LpEstimator.save` documents it."""
     check_is_fitted(model)
     check_parameters(model, model._rules)
-    kind = type(model).__name__
-    if kind not in CLASSES or type(model) is not find_class(kind):
+    if (kind := type(model).__name__) not in CLASSES or type(model) is not getattr(elldict, kind):
         raise TypeError(f"save() writes {' and '.join(CLASSES)}, but not subclasses such as {kind}.")
     if not overwrite and not may_replace(Path(path)):
         raise FileExistsError(
@@ -140,13 +139,6 @@ def load(path: str | os.PathLike[str]) -> LpEstimator:
             raise ModelFileError(f"{os.fspath(path)} cannot be read as an elldict model: {reason}.") from error
 
 
-def find_class(kind: str) -> type[LpEstimator]:
-    """Import a class that files may name."""
-    if kind not in CLASSES:
-        raise ValueError(f"it is of the class {kind!r:.60}, expected {' or '.join(CLASSES)}")
-    return getattr(elldict, kind)  # type: ignore[no-any-return]
-
-
 def pack(model: LpEstimator) -> tuple[Header, Arrays]:
     """Collect the header and the arrays of a fitted estimator."""
     density, normalization = model._distribution.density, model._distribution.normalization
@@ -159,7 +151,12 @@ def pack(model: LpEstimator) -> tuple[Header, Arrays]:
         **{f"code_{name}": getattr(density, name) for name in DENSITY},
         "history": np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)),
     }
+    corruption: Header | None = None  # of a fit that has not looked for it; empty if it has found none
+    if hasattr(model, "corruption_rate_"):
+        numbers = {} if model._corruption is None else asdict(model._corruption)
+        corruption = {name: np.asarray(value).tolist() for name, value in numbers.items()}
     header = {
+        "format": "elldict model",
         "version": VERSION,
         "elldict": elldict.__version__,
         "class": type(model).__name__,
@@ -167,19 +164,11 @@ def pack(model: LpEstimator) -> tuple[Header, Arrays]:
         "fitted": {name: to_plain(getattr(model, name)) for name in SCALARS},
         "likelihood": density.value,
         "median": None if normalization is None else normalization.median,
-        "corruption": pack_corruption(model),
+        "corruption": corruption,
         "warnings_": model.warnings_,
         "feature_names_in_": list(map(str, getattr(model, "feature_names_in_", ()))),
     }
     return header, arrays
-
-
-def pack_corruption(model: LpEstimator) -> Header | None:
-    """Return the distributions of a fit for sparse corruption; None of any other fit, empty if it has found none."""
-    if not hasattr(model, "corruption_rate_"):
-        return None
-    numbers = {} if model._corruption is None else asdict(model._corruption)
-    return {name: np.asarray(value).tolist() for name, value in numbers.items()}
 
 
 def is_dictionary(model: LpEstimator) -> bool:
@@ -213,7 +202,9 @@ def check_version(header: Header) -> None:
 
 def unpack(header: Header, arrays: Arrays) -> LpEstimator:
     """Make an estimator from a header and arrays, if they belong together."""
-    model = find_class(take(header, "class", str))(**take(header, "params", dict))
+    if (made := take(header, "class", str)) not in CLASSES:
+        raise ValueError(f"it is of the class {made!r:.60}, expected {' or '.join(CLASSES)}")
+    model: LpEstimator = getattr(elldict, made)(**take(header, "params", dict))
     check_parameters(model, model._rules)
     for name, kind in SCALARS.items():
         value = take(take(header, "fitted", dict), name, kind)
@@ -244,12 +235,11 @@ def take(header: Header, name: str, kind: Any) -> Any:
 
 def check_arrays(arrays: Arrays, m: int, n: int) -> None:
     """Raise an error if arrays have other names, dtypes or shapes than those of m components of n features."""
-    shapes = {"unmixing": (m, n), "mixing": (n, m), "mean": (n,), "density": (m,), "scale": (m,), "atom_error": (m,)}
     if (n_widths := arrays["code_pooled"].shape[-1]) > MOST_WIDTHS:
         raise ValueError(f"it has densities of {n_widths} widths, expected at most {MOST_WIDTHS}")
     precision = "float32" if arrays["mixing"].dtype == np.float32 else "float64"
     forms: dict[str, tuple[str, tuple[int, ...]]] = {
-        **{name: (precision, shape) for name, shape in shapes.items()},
+        **{name: (precision, tuple({"m": m, "n": n}[axis] for axis in axes)) for name, axes in ARRAYS.items()},
         "code_std": ("float64", (m,)),
         "code_n_widths": ("int64", (m,)),
         "code_has_offsets": ("bool", (m,)),

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from elldict.exceptions import make_readable
 from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, Index
+from elldict.samples.whitening import find_scales
 
 EXACT = 1e-9
 """Error below which a component is exact up to rounding: 0.001 degrees."""
@@ -33,10 +34,7 @@ def read_components(model: Any) -> Array:
     With `standardize`, features have different units; their entries are divided by their root mean square.
     """
     components = to_numpy(model.mixing_).T.astype(np.float64)
-    if not model.standardize:
-        return np.asarray(components)
-    unit = np.sqrt(np.mean(components**2, axis=0))
-    return np.asarray(components / np.where(unit > 0, unit, 1))
+    return np.asarray(components / find_scales(np.mean(components**2, axis=0)) if model.standardize else components)
 
 
 def read_errors(model: Any) -> Array:
