@@ -20,7 +20,7 @@ Rule = Callable[[Array], Array]
 GRID_POINTS, GRID_END = 600, 20.0  # of codes, geometric on each side of zero; largest, in standard deviations
 GRID_START = 0.01  # smallest code of the grid, relative to the noise
 BIN = 0.2  # relative width of a bin of |code|
-SMALLEST, LARGEST = 1e-11, 1e4  # first and last bin, relative to the largest standard deviation of a code
+SMALLEST = 1e-11  # first bin, relative to the largest standard deviation of a code
 ROUNDS, SETTLED = 150, 1e-5  # of expectation-maximisation: maximum, and largest change of a density at the end
 
 
@@ -150,8 +150,8 @@ def fit_spike_slab(Z: Array, weights: Array | None = None, resolution: float = 1
 
 def count_squares(squares: Array, weights: Array | None, largest: float) -> tuple[Array, Array]:
     """Count squared codes (r, m) in bins of equal relative width; return counts (m, B) and their means (B,)."""
-    m = squares.shape[1]
-    n_bins = int(np.log(LARGEST / SMALLEST) / BIN)
+    r, m = squares.shape
+    n_bins = math.ceil(math.log(math.sqrt(r) / SMALLEST) / BIN) + 1  # no code is above sqrt(r) standard deviations
     with np.errstate(divide="ignore"):
         place = 0.5 * np.log(squares / largest) - np.log(SMALLEST)
     bins = np.clip(place / BIN, 0, n_bins - 1).astype(np.intp)

@@ -143,7 +143,7 @@ def pack(model: LpEstimator) -> tuple[Header, Arrays]:
     """Collect the header and the arrays of a fitted estimator."""
     density, normalization = model._distribution.density, model._distribution.normalization
     found = {name: getattr(model, f"{name}_") for name in ARRAYS if hasattr(model, f"{name}_")}
-    if is_dictionary(model) and model.unmixing_ is model.components_:
+    if isinstance(model, elldict.LpDictionaryLearning) and model.unmixing_ is model.components_:
         del found["unmixing"]
     history = [astuple(iteration)[: len(HISTORY)] for iteration in model.history_]
     arrays = {
@@ -169,11 +169,6 @@ def pack(model: LpEstimator) -> tuple[Header, Arrays]:
         "feature_names_in_": list(map(str, getattr(model, "feature_names_in_", ()))),
     }
     return header, arrays
-
-
-def is_dictionary(model: LpEstimator) -> bool:
-    """Return whether the components of an estimator are the columns of its mixing matrix."""
-    return type(model).__name__ == "LpDictionaryLearning"
 
 
 def to_plain(value: Any) -> Any:
@@ -213,7 +208,7 @@ def unpack(header: Header, arrays: Arrays) -> LpEstimator:
     for name in ARRAYS:
         if name in arrays:
             setattr(model, f"{name}_", arrays[name])
-    model.components_ = model.mixing_.T if is_dictionary(model) else model.unmixing_
+    model.components_ = model.mixing_.T if isinstance(model, elldict.LpDictionaryLearning) else model.unmixing_
     model.unmixing_ = arrays.get("unmixing", model.components_)
     model._distribution = read_distribution(header, arrays)
     if (corruption := take(header, "corruption", dict | None)) is not None:

@@ -31,7 +31,6 @@ DONE = 1 / 16  # fraction of the rise by chance at which a climb ends
 SETTLED = 0.005  # relative change of noise and rate per round at which they have converged
 FALLS = 0.9  # factor of the noise per round below which there seems to be none
 MOST_UNKNOWNS = 0.8  # nonzero codes and corrupted entries, relative to entries: as many unknowns as equations fit all
-LEAST_CLEAR = 0.2  # fraction of samples with fewer unknowns from which distributions are learned from these alone
 LEAST_GAIN = 0.015  # log-likelihood per entry: noise that differs between features, and heavy tails, reach half of it
 MOST_GAIN = 1.0  # of a single sample, which may have any likelihood without noise
 ROUNDS = 30  # in which the final distributions are learned
@@ -130,10 +129,9 @@ class Learner:
 
 
 def learn(prior: Prior, messages: Messages, weights: Array, least_noise: float) -> Prior:
-    """Learn the distributions from samples that are not ambiguous, unless nearly all are."""
+    """Learn the distributions from samples that are not ambiguous, unless all are."""
     clear = weights * (messages.count_unknowns() < MOST_UNKNOWNS * messages.sent.shape[1])
-    if np.sum(clear) < LEAST_CLEAR * np.sum(weights):
-        clear = weights
+    clear = clear if np.any(clear) else weights
     return prior.learn(messages.codes, messages.errors, clear / np.sum(clear), least_noise)
 
 
