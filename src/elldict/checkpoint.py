@@ -257,7 +257,8 @@ def read(path: Path, about: Mapping[str, Any], parse: Callable[[Header, Arrays],
 
 def unpack(header: Header, arrays: Arrays) -> tuple[Entries, list[Iteration]]:
     """Return the values of loops, and the history up to the last one."""
-    entries = {tuple(path): Entry(*numbers, decode(tree, arrays)) for path, *numbers, tree in header["entries"]}
+    found = header["entries"]
+    entries = {tuple(path): Entry(n_steps, n, decode(tree, arrays)) for path, n_steps, n, tree in found}
     rows = enumerate(arrays["history"].tolist(), start=1)
     return entries, [Iteration(int(stage), number, *others) for number, (stage, *others) in rows]
 

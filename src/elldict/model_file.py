@@ -266,7 +266,8 @@ def read_corruption(numbers: Header, m: int) -> Prior:
         least, most = (-1.0 if name == "center" else 0.0), (1.0 if name in ("density", "rate") else math.inf)
         if not np.all((value > least) & (value < most)):
             raise ValueError(f"{name!r} of its corruption is out of range")
-    return Prior(**{name: value if value.ndim else value.item() for name, value in values.items()})
+    plain: dict[str, Any] = {name: value if value.ndim else value.item() for name, value in values.items()}
+    return Prior(**plain)
 
 
 def read_distribution(header: Header, arrays: Arrays) -> Distribution:

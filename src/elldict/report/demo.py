@@ -16,7 +16,7 @@ from elldict.report.figures import MUTED, NEGATIVE, POSITIVE, draw_series, frame
 from elldict.report.own import make_tiles
 from elldict.report.page import embed_drawing, list_versions, render
 from elldict.samples.base import Array
-from elldict.summary import EXACT, describe_errors, format_error, to_degrees
+from elldict.summary import EXACT, describe_errors, format_error, read_errors, to_degrees
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,7 +125,7 @@ def separate() -> Separation:
         found=(model.transform(mixed) * match.signs)[:, order],
         names=list(signals),
         angles=np.degrees(np.arccos(match.cosines[order])),
-        estimated=model.atom_error_[order],
+        estimated=read_errors(model)[order],
         seconds=seconds,
     )
 
