@@ -99,7 +99,7 @@ def test_columns_that_are_similar_by_chance_are_not_stable():
     X = np.random.default_rng(0).standard_normal((2000, 8)) * np.r_[100, np.ones(7)]
     found = stability(LpICA(), X, n_splits=3, random_state=0)
     columns = found.mixing[0] / np.linalg.norm(found.mixing[0], axis=0)
-    assert np.median(np.abs(columns.T @ columns)) > 0.98
+    assert np.median(np.abs(columns.T @ columns)) > 0.95
     assert found.count_stable() == (0,)
 
 
@@ -345,7 +345,7 @@ def test_checkpoint_of_other_samples_or_parameters_is_refused(sparse, tmp_path):
         with pytest.raises(CheckpointError, match=named):
             stability(**(asked | change))
     asked["checkpoint"].write_bytes(asked["checkpoint"].read_bytes()[:-20])
-    with pytest.raises(CheckpointError, match=r"is not a checkpoint of stability\(\), or is damaged"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint, or is damaged"):
         stability(**asked)
     with pytest.raises(FileNotFoundError):
         stability(**(asked | {"checkpoint": tmp_path / "no" / "folder.npz"}))

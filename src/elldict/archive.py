@@ -52,43 +52,33 @@ def add_member(checksum: Any, name: str, content: bytes | memoryview) -> None:
 def read_archive(stream: BinaryIO, check_header: Callable[[Header], None]) -> tuple[Header, Arrays]:
     """Read the header, and if it passes a check, the arrays; damaged files raise errors of many classes."""
     arrays, checksum = {}, hashlib.sha256()
-    with zipfile.ZipFile(stream) as archive:
+    with open_archive(stream) as archive:
         header = read_header(archive)
         check_header(header)
-        check_sizes(archive, os.fstat(stream.fileno()).st_size)
-        for info in archive.infolist():
-            content = archive.read(info)
-            add_member(checksum, info.filename, content)
-            if info.filename != HEADER:
-                arrays[info.filename.removesuffix(".npy")] = parse_array(content)
+        for name in archive.namelist():
+            content = archive.read(name)
+            add_member(checksum, name, content)
+            if name != HEADER:
+                arrays[name.removesuffix(".npy")] = parse_array(content)
         if archive.comment != checksum.hexdigest().encode():
             raise ValueError("it has changed since it was written: its checksum is that of other content")
     return header, arrays
 
 
+def open_archive(stream: BinaryIO) -> zipfile.ZipFile:
+    """Open an archive whose members together are no larger than its file."""
+    archive = zipfile.ZipFile(stream)
+    members = archive.infolist()
+    if any(each.compress_type != zipfile.ZIP_STORED or each.compress_size != each.file_size for each in members):
+        raise ValueError("its members are compressed, which is not expected")
+    if sum(each.file_size for each in members) > os.fstat(stream.fileno()).st_size:  # members may overlap
+        raise ValueError("its members are larger than the file")
+    return archive
+
+
 def read_header(archive: zipfile.ZipFile) -> Header:
     """Read the header of an archive."""
-    if HEADER not in archive.namelist():
-        raise ValueError(f"it has no {HEADER}")
-    check_stored(archive.getinfo(HEADER))
-    header = json.loads(archive.read(HEADER))
-    if not isinstance(header, dict):
-        raise ValueError(f"its header is a {type(header).__name__}, expected an object")
-    return header
-
-
-def check_sizes(archive: zipfile.ZipFile, n_bytes: int) -> None:
-    """Raise an error if the members of an archive together are larger than its file."""
-    for info in archive.infolist():
-        check_stored(info)
-    if sum(info.file_size for info in archive.infolist()) > n_bytes:  # members may overlap
-        raise ValueError(f"its members are larger than its {n_bytes} bytes")
-
-
-def check_stored(info: zipfile.ZipInfo) -> None:
-    """Raise an error if a member is compressed, so that it could be larger than its file."""
-    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-        raise ValueError(f"its member {info.filename!r:.60} is compressed, which is not expected")
+    return json.loads(archive.read(HEADER))  # type: ignore[no-any-return]
 
 
 def parse_array(content: bytes) -> NDArray[Any]:

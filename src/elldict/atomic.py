@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +18,8 @@ NAMELESS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def open_atomic(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a binary file that replaces the one at `path` when the block ends; if the block fails, nothing changes.
 
-    The target of a link is replaced, not the link. A new version has the mode of the old one, also while it is written.
+    The target of a link is replaced, not the link. A new version has the mode of the old one; while it is written, only
+    its owner may read it.
     """
     path = Path(path).resolve()
     refuse_special(path)
@@ -27,18 +27,18 @@ def open_atomic(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")  # beside it: a rename within a folder is atomic
     try:
         with create(temporary, 0o666 if older is None else 0o600) as stream:
-            if older is not None:
-                copy_access(stream.fileno(), older)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
+        if older is not None:
+            with suppress(OSError):  # some file systems have a single mode, and refuse others
+                temporary.chmod(older.st_mode & 0o777)
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and (error.errno in NAMELESS or error.filename == str(temporary)):
             error.filename = str(path)
         raise
-    sync_folder(path.parent)
 
 
 def refuse_special(path: Path) -> None:
@@ -50,31 +50,3 @@ def refuse_special(path: Path) -> None:
 def create(path: Path, mode: int) -> BinaryIO:
     """Create a file with this mode, less what the process denies to all its files."""
     return cast(BinaryIO, open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)))
-
-
-def copy_access(descriptor: int, older: os.stat_result) -> None:
-    """Give an open file the owner, group and mode of another; if the group cannot be kept, it gets no access."""
-    if not hasattr(os, "fchown"):
-        return
-    mode, new = older.st_mode & 0o777, os.fstat(descriptor)
-    if (new.st_uid, new.st_gid) != (older.st_uid, older.st_gid):
-        for owner in (older.st_uid, -1):  # only root may give files away
-            try:
-                os.fchown(descriptor, owner, older.st_gid)
-                break
-            except OSError:
-                continue
-        else:
-            mode &= ~stat.S_IRWXG
-    if stat.S_IMODE(new.st_mode) != mode:  # some file systems have a single mode, and refuse others
-        os.fchmod(descriptor, mode)
-
-
-def sync_folder(path: Path) -> None:
-    """Make a rename within a folder durable, where folders can be opened."""
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

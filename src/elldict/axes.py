@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
@@ -14,9 +13,10 @@ from numpy.typing import NDArray
 
 from elldict.blas import one_blas_thread
 from elldict.exceptions import make_readable
-from elldict.samples.arrays import ArraySamples, to_numpy
+from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, FieldwiseSum, Index, Samples
-from elldict.samples.dask import is_dask, open_dask
+from elldict.samples.dask import is_dask
+from elldict.samples.open import open_source
 from elldict.samples.statistics import compute_statistics
 from elldict.summary import read_errors
 from elldict.validation import is_number
@@ -138,29 +138,30 @@ def describe_axes(model: Any, X: Any, names: Sequence[Any] | None = None, *, n_s
     X = model._check_samples(X, "describe_axes")
     if names is not None and len(names) != X.shape[0]:
         raise ValueError(f"names must have one entry per sample, {X.shape[0]}. Got {len(names)} instead.")
-    with ExitStack() as stack:
-        n_threads = stack.enter_context(one_blas_thread())
-        samples = open_dask(X, n_threads) if is_dask(X) else ArraySamples(X, n_threads)
-        found = summarize_codes(samples, to_numpy(model.unmixing_).astype(np.float64), model._offset, int(n_strongest))
-    up, down = list_positive(found.up), list_positive(found.down)
+    with one_blas_thread() as n_threads:
+        unmixing = to_numpy(model.unmixing_).astype(np.float64)
+        found = summarize_codes(open_source(X, n_threads), unmixing, model._offset, int(n_strongest))
+    sides = zip(found.largest.values.T, found.largest.index.T, strict=True)
+    listed = [(codes[codes > 0], name_samples(names, index[codes > 0])) for codes, index in sides]
+    up, down = listed[: len(unmixing)], listed[len(unmixing) :]
     return Axes(
         strength=found.cubes / X.shape[0] / GAUSSIAN_CUBE,
         error=read_errors(model),
-        positive=tuple(name_samples(names, index) for _, index in up),
-        negative=tuple(name_samples(names, index) for _, index in down),
-        positive_codes=tuple(values for values, _ in up),
-        negative_codes=tuple(-values for values, _ in down),
+        positive=tuple(named for _, named in up),
+        negative=tuple(named for _, named in down),
+        positive_codes=tuple(codes for codes, _ in up),
+        negative_codes=tuple(-codes for codes, _ in down),
         tail=np.where(found.signed_cubes < 0, -1, 1),
     )
 
 
 @dataclass(frozen=True)
 class Largest:
-    """The n largest codes of each component, in decreasing order, and the numbers of their samples."""
+    """The n largest values of each column, in decreasing order, and the numbers of their samples."""
 
     n: int
-    values: Array  # (at most n, m)
-    index: Index  # (at most n, m)
+    values: Array  # (at most n, 2 m): codes, and codes with the other sign
+    index: Index  # (at most n, 2 m)
 
     def __add__(self, other: Self) -> Self:
         values, index = np.concatenate([self.values, other.values]), np.concatenate([self.index, other.index])
@@ -174,8 +175,7 @@ class CodeSums(FieldwiseSum):
 
     cubes: Array  # (m,) sums of |z|^3
     signed_cubes: Array  # (m,) sums of z^3
-    up: Largest
-    down: Largest
+    largest: Largest
 
 
 def summarize_codes(samples: Samples, unmixing: Array, mean: Array, n: int) -> CodeSums:
@@ -188,19 +188,12 @@ def summarize_codes(samples: Samples, unmixing: Array, mean: Array, n: int) -> C
 
     def visit(block: Array, start: int) -> CodeSums:
         Z = (block - mean) @ rows.T
-        index = np.broadcast_to(np.arange(start, start + len(Z))[:, None], Z.shape)
-        nothing = Largest(n, Z[:0], index[:0])
-        cubes = Z**3
-        up, down = (nothing + Largest(n, side * Z, index) for side in (1, -1))
-        return CodeSums(np.sum(np.abs(cubes), axis=0), np.sum(cubes, axis=0), up, down)
+        sides, cubes = np.hstack([Z, -Z]), Z**3
+        index = np.broadcast_to(np.arange(start, start + len(Z))[:, None], sides.shape)
+        largest = Largest(n, sides[:0], index[:0]) + Largest(n, sides, index)
+        return CodeSums(np.sum(np.abs(cubes), axis=0), np.sum(cubes, axis=0), largest)
 
     return samples.sum(visit)
-
-
-def list_positive(found: Largest) -> list[tuple[Array, Index]]:
-    """List the codes above zero of each component, and the numbers of their samples."""
-    columns = zip(found.values.T, found.index.T, strict=True)
-    return [(values[values > 0], index[values > 0]) for values, index in columns]
 
 
 def name_samples(names: Sequence[Any] | None, index: Index) -> tuple[str, ...]:

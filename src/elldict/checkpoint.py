@@ -2,29 +2,28 @@
 
 A fit is deterministic, and made of loops in loops. A checkpoint stores the latest value of every loop by its place in
 the fit; the end of a loop replaces all that is stored of the loops inside. A resumed fit runs from its beginning, and
-each loop continues from its stored value. The file is an .npz of plain arrays: opening it executes nothing.
+each loop continues from its stored value. Nothing in a file is executed.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import elldict
-from elldict.atomic import open_atomic, refuse_special
+from elldict.archive import Arrays, Header, read_archive, write_archive
+from elldict.atomic import refuse_special
 from elldict.exceptions import FileContentError
 from elldict.fit import Options
 from elldict.history import Iteration, Recorder
@@ -49,12 +48,7 @@ and computed again; of 4096 features, two matrices are stored, but not the memor
 SHARE_OF_TIME = 0.05
 """Fraction of the time that may be spent on writing."""
 
-BYTES_PER_SECOND = 2e8
-"""Speed of a slow disk, to predict the time for a file that is larger than the last one."""
-
-
-MOST_NAMED = 4
-"""Maximum number of differences listed in an error."""
+R = TypeVar("R")
 
 
 class CheckpointError(FileContentError):
@@ -63,12 +57,11 @@ class CheckpointError(FileContentError):
 
 @dataclass(frozen=True)
 class Entry:
-    """The latest value of a loop: a tree in JSON, whose arrays are stored by name."""
+    """The latest value of a loop."""
 
     n_steps: int  # of the loop
     n_iterations: int  # of the fit, in the history
-    tree: Any
-    arrays: dict[str, Array]
+    value: Any
 
 
 @dataclass
@@ -80,8 +73,8 @@ class Place:
     n_inner: int = 0
 
 
-Content = tuple[dict[tuple[int, ...], Entry], list[Iteration]]
-"""Entries by place, and the history up to the last one."""
+Entries = dict[tuple[int, ...], Entry]
+"""The latest values of loops by their place."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -91,11 +84,11 @@ class Checkpoint(Journal):
     path: Path
     about: dict[str, Any]
     recorder: Recorder
-    entries: dict[tuple[int, ...], Entry] = field(default_factory=dict)
+    entries: Entries = field(default_factory=dict)
     past: list[Iteration] = field(default_factory=list)  # history of the fit that is resumed
     place: Place = field(default_factory=Place)
     is_stopped: bool = False
-    written: Any = None  # the last entries that were written, or that could not be
+    written: Entries | None = None  # the last entries that were written
     finished_at: float = 0.0  # writing them
     duration: float = 0.0  # of writing them
 
@@ -106,7 +99,7 @@ class Checkpoint(Journal):
         outer.n_inner += 1
         try:
             if (entry := self.entries.get(place.path)) is not None:
-                place.n_steps, value = entry.n_steps, decode(entry.tree, entry.arrays)
+                place.n_steps, value = entry.n_steps, entry.value
                 history = self.recorder.history
                 history.extend(self.past[len(history) : entry.n_iterations])
             while not has_ended(value):
@@ -126,17 +119,14 @@ class Checkpoint(Journal):
         self.is_stopped |= isinstance(value, State) and value.reason is Reason.STOPPED
         if self.is_stopped:
             return
-        arrays: dict[str, Array] = {}
-        tree = encode(value, name_place(place.path), arrays)
         depth = len(place.path)
         entries = {path: entry for path, entry in self.entries.items() if path[:depth] != place.path}
-        entries[place.path] = Entry(place.n_steps, len(self.recorder.history), tree, arrays)
-        size = sum(array.nbytes for entry in entries.values() for array in entry.arrays.values())
+        entries[place.path] = Entry(place.n_steps, len(self.recorder.history), value)
+        size = sum(array.nbytes for array in pack(entries)[1].values())
         if size > max(MOST_BYTES, MOST_PER_PAIR * self.about["n_features"] ** 2):
             return
         self.entries = entries
-        expected = max(self.duration, size / BYTES_PER_SECOND)
-        if perf_counter() - self.finished_at > expected / SHARE_OF_TIME:
+        if perf_counter() - self.finished_at > self.duration / SHARE_OF_TIME:
             self.write()
 
     def write(self) -> None:
@@ -144,17 +134,10 @@ class Checkpoint(Journal):
         if self.written is self.entries:
             return
         began, entries, done = perf_counter(), self.entries, self.recorder.history
-        trees = [(path, entry.n_steps, entry.n_iterations, entry.tree) for path, entry in entries.items()]
-        header = json.dumps({"about": self.about, "entries": trees}).encode()
-        arrays = {name: array for entry in entries.values() for name, array in entry.arrays.items()}
+        trees, arrays = pack(entries)
         history = [(it.stage, it.objective, it.step, it.seconds) for it in [*done, *self.past[len(done) :]]]
         arrays["history"] = np.array(history, dtype=np.float64).reshape(-1, 4)
-        try:
-            with open_atomic(self.path) as stream:
-                np.savez(stream, header=np.frombuffer(header, np.uint8), **arrays)  # type: ignore[arg-type]
-        except OSError:
-            self.written = entries
-            raise
+        write_archive(self.path, {"about": self.about, "entries": trees}, arrays)
         self.written, self.finished_at = entries, perf_counter()
         self.duration = self.finished_at - began
 
@@ -169,7 +152,7 @@ def open_checkpoint(
     if is_new:
         checkpoint.write()  # an error now, not after hours, if that is impossible
     else:
-        checkpoint.entries, checkpoint.past = read(checkpoint.path, about)
+        checkpoint.entries, checkpoint.past = read(checkpoint.path, about, unpack)
         checkpoint.written = checkpoint.entries
         recorder.began -= checkpoint.past[-1].seconds if checkpoint.past else 0.0
     try:
@@ -208,15 +191,17 @@ def check_arguments(checkpoint: Any, resume: Any) -> bool:
 
 def describe_fit(samples: Samples, groups: NDArray[Any] | None, options: Options, random_state: Any) -> dict[str, Any]:
     """Describe the samples and the parameters of a fit; those without an influence on it are left out."""
-    n_samples, n_features = samples.shape
-    parameters = asdict(options)
-    parameters["random_state"] = int(random_state) if isinstance(random_state, Integral) else None
+    seed = int(random_state) if isinstance(random_state, Integral) else None
+    return describe_samples(samples, groups) | asdict(options) | {"random_state": seed}
+
+
+def describe_samples(samples: Samples, groups: NDArray[Any] | None) -> dict[str, Any]:
+    """Describe the samples of a fit."""
     return {
         "version": elldict.__version__,
-        "n_samples": n_samples,
-        "n_features": n_features,
+        "n_samples": samples.shape[0],
+        "n_features": samples.shape[1],
         "dtype": str(samples.dtype),
-        **parameters,
         "X": digest_samples(samples),
         "sample_weight": None if samples.weights is None else digest(samples.weights),
         "groups": None if groups is None else digest(np.unique(groups, return_inverse=True)[1].astype(np.int64)),
@@ -241,33 +226,26 @@ def digest(array: NDArray[Any], start: int = 0) -> str:
 def check_about(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     """Raise an error that says how the fit of a checkpoint differs from this one."""
     differences = [
-        f"{name} differs" if name in ("X", "sample_weight", "groups") else f"{name} was {was!r} and is {value!r}"
+        f"{name} differs" if name in ("X", "sample_weight", "groups") else f"{name} was {was!r:.60} and is {value!r}"
         for name, value in ours.items()
         if (was := theirs.get(name)) != value
     ]
     if differences:
-        found = "; ".join(differences[:MOST_NAMED])
         raise CheckpointError(
-            f"{path} is the checkpoint of another fit: {found}. Use the data and parameters of that fit, or choose "
-            "another file."
+            f"{path} is the checkpoint of another fit: {'; '.join(differences)}. Use the data and parameters of that "
+            "fit, or choose another file."
         )
 
 
 # Files
 
 
-def read(path: Path, about: Mapping[str, Any]) -> Content:
-    """Read the checkpoint of the fit that this is about, after checking all of it."""
+def read(path: Path, about: Mapping[str, Any], parse: Callable[[Header, Arrays], R]) -> R:
+    """Read a file that is about a fit, after checking all of it."""
+    refuse_special(path)
     with path.open("rb") as stream:
         try:
-            header, arrays = load(stream)
-            check_about(path, header["about"], about)
-            entries = {}
-            for place, n_steps, n_iterations, tree in header["entries"]:
-                decode(tree, arrays)  # fails now if it can fail
-                own = {name: array for name, array in arrays.items() if name.partition(".")[0] == name_place(place)}
-                entries[tuple(place)] = Entry(n_steps, n_iterations, tree, own)
-            return entries, list_iterations(arrays["history"])
+            return parse(*read_archive(stream, lambda header: check_about(path, header["about"], about)))
         except CheckpointError:
             raise
         except Exception as error:  # a damaged file may lead to almost any
@@ -277,47 +255,39 @@ def read(path: Path, about: Mapping[str, Any]) -> Content:
             ) from error
 
 
-def load(stream: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Load the header and the arrays of a file; checksums of zip find what has changed in it."""
-    with zipfile.ZipFile(stream) as archive:
-        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-            raise ValueError("it is compressed")  # a small file might then take all memory
-        if (damaged := archive.testzip()) is not None:
-            raise ValueError(f"the checksum of {damaged} is wrong")
-    stream.seek(0)
-    with np.load(stream, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    return json.loads(arrays.pop("header").tobytes()), arrays
+def unpack(header: Header, arrays: Arrays) -> tuple[Entries, list[Iteration]]:
+    """Return the values of loops, and the history up to the last one."""
+    found = header["entries"]
+    entries = {tuple(path): Entry(n_steps, n, decode(tree, arrays)) for path, n_steps, n, tree in found}
+    rows = enumerate(arrays["history"].tolist(), start=1)
+    return entries, [Iteration(int(stage), number, *others) for number, (stage, *others) in rows]
 
 
-def list_iterations(table: Array) -> list[Iteration]:
-    """List the iterations of a history."""
-    return [Iteration(int(row[0]), number, *row[1:].tolist()) for number, row in enumerate(table, start=1)]
+def pack(entries: Entries) -> tuple[list[Any], Arrays]:
+    """Describe the values of loops by trees in JSON and arrays."""
+    arrays: Arrays = {}
+    trees = [(path, each.n_steps, each.n_iterations, encode(each.value, arrays)) for path, each in entries.items()]
+    return trees, arrays
 
 
-def name_place(path: Sequence[int]) -> str:
-    """Return the name of a place, with which the names of its arrays begin."""
-    return "-".join(map(str, path))
-
-
-def encode(value: Any, name: str, arrays: dict[str, Array]) -> Any:
-    """Describe a value by a tree in JSON; append its arrays by the name of where they are in it."""
+def encode(value: Any, arrays: Arrays) -> Any:
+    """Describe a value by a tree in JSON; append its arrays, by number."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        name = str(len(arrays))
         arrays[name] = value if value.flags.forc else value.copy("K")  # the sums of a resumed fit depend on the layout
         return {"array": name}
     if isinstance(value, (Grid, Reason)):
         return {"grid": value.n_widths} if isinstance(value, Grid) else {"reason": value.name}
     if isinstance(value, (tuple, list)):
-        return [encode(item, f"{name}.{number}", arrays) for number, item in enumerate(value)]
+        return [encode(item, arrays) for item in value]
     if isinstance(value, dict):
-        return {"dict": {key: encode(item, f"{name}.{key}", arrays) for key, item in value.items()}}
+        return {"dict": {key: encode(item, arrays) for key, item in value.items()}}
     if CLASSES.get(kind := type(value).__name__) is type(value):
-        items = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {kind: {key: encode(item, f"{name}.{key}", arrays) for key, item in items.items()}}
+        return {kind: {field.name: encode(getattr(value, field.name), arrays) for field in fields(value)}}
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise TypeError(f"{name} is a {kind}, which a checkpoint cannot store.")
+    raise TypeError(f"A {kind} cannot be stored in a checkpoint.")
 
 
 def decode(tree: Any, arrays: Mapping[str, Array]) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
 
 import numpy as np
+from scipy.integrate import cumulative_trapezoid
 from scipy.special import expit
 
 from elldict.samples.base import Array
 from elldict.samples.normalization import Normalization
+from elldict.solver.density import Density
 
 Rule = Callable[[Array], Array]
 """Maps the linear codes (b, m) of a block of samples to other codes, or to numbers per sample."""
@@ -19,32 +20,15 @@ Rule = Callable[[Array], Array]
 GRID_POINTS, GRID_END = 600, 20.0  # of codes, geometric on each side of zero; largest, in standard deviations
 GRID_START = 0.01  # smallest code of the grid, relative to the noise
 BIN = 0.2  # relative width of a bin of |code|
-SMALLEST, LARGEST = 1e-11, 1e4  # first and last bin, relative to the largest standard deviation of a code
+SMALLEST = 1e-11  # first bin, relative to the largest standard deviation of a code
 ROUNDS, SETTLED = 150, 1e-5  # of expectation-maximisation: maximum, and largest change of a density at the end
-
-
-class CodeDensity(Protocol):
-    """Densities of codes."""
-
-    @property
-    def std(self) -> Array:
-        """Standard deviations (m,)."""
-
-    def log_density(self, Z: Array) -> Array:
-        """Compute the log density (b, m) of each code."""
-
-    def score(self, Z: Array) -> Array:
-        """Compute the derivative (b, m) of the log density of each code."""
-
-    def rescale(self, factor: float) -> Self:
-        """Return the densities of codes multiplied by a factor."""
 
 
 @dataclass(frozen=True)
 class Distribution:
     """Fitted distribution of codes: independent, or independent after normalisation of each sample."""
 
-    density: CodeDensity
+    density: Density
     normalization: Normalization | None = None
 
     def rescale(self, factor: float) -> Distribution:
@@ -117,10 +101,6 @@ class SpikeSlab:
         is_slab = expit(slab - spike)
         return np.asarray(-Z * (is_slab / self._variances[0] + (1 - is_slab) / self._variances[1]))
 
-    def rescale(self, factor: float) -> Self:
-        """Return the densities of codes multiplied by a factor."""
-        return type(self)(self.density, self.scale * factor, self.noise_std * factor)
-
     @property
     def _variances(self) -> tuple[Array, Array]:
         noise = np.full(len(self.scale), self.noise_std**2)
@@ -170,8 +150,8 @@ def fit_spike_slab(Z: Array, weights: Array | None = None, resolution: float = 1
 
 def count_squares(squares: Array, weights: Array | None, largest: float) -> tuple[Array, Array]:
     """Count squared codes (r, m) in bins of equal relative width; return counts (m, B) and their means (B,)."""
-    m = squares.shape[1]
-    n_bins = int(np.log(LARGEST / SMALLEST) / BIN)
+    r, m = squares.shape
+    n_bins = math.ceil(math.log(math.sqrt(r) / SMALLEST) / BIN) + 1  # no code is above sqrt(r) standard deviations
     with np.errstate(divide="ignore"):
         place = 0.5 * np.log(squares / largest) - np.log(SMALLEST)
     bins = np.clip(place / BIN, 0, n_bins - 1).astype(np.intp)
@@ -189,7 +169,7 @@ def make_grid(std: Array, noise: Array) -> Array:
     return np.geomspace(start, GRID_END * np.maximum(std, noise), GRID_POINTS)
 
 
-def limit_noise(density: CodeDensity, noise: Array) -> Array:
+def limit_noise(density: Density | SpikeSlab, noise: Array) -> Array:
     """Lower the standard deviation (m,) of the noise to what the densities of noisy codes allow.
 
     The posterior mean z + s^2 (log q)'(z) increases with z if the noise is part of q, since its derivative is the
@@ -204,7 +184,7 @@ def limit_noise(density: CodeDensity, noise: Array) -> Array:
     return np.asarray(np.minimum(noise, np.sqrt(largest)))
 
 
-def find_thresholds(density: CodeDensity, noise: Array, *, soft: bool) -> Array:
+def find_thresholds(density: Density | SpikeSlab, noise: Array, *, soft: bool) -> Array:
     """Find the threshold (m,) of each code with the smallest expected squared error under the density q.
 
     With the posterior mean x(z), the derivative of the error by the threshold t is (2 z x(z) - z^2) q(z), summed over
@@ -224,17 +204,11 @@ def find_thresholds(density: CodeDensity, noise: Array, *, soft: bool) -> Array:
             slope += 2 * (t * tail + excess)
         else:
             slope += q * (z * z + 2 * z * shift)
-    error = np.concatenate([zero, np.cumsum(integrate_steps(slope, t), axis=0)])
+    error = cumulative_trapezoid(slope, t, axis=0, initial=0)
     best = t[np.argmin(error, axis=0), np.arange(len(noise))]
     return np.asarray(np.where(noise > 0, best, 0.0))
 
 
-def integrate_steps(values: Array, t: Array) -> Array:
-    """Integrate between neighbours of a grid (G, m) by the trapezoidal rule."""
-    return np.asarray(np.diff(t, axis=0) * (values[1:] + values[:-1]) / 2)
-
-
 def integrate_beyond(values: Array, t: Array) -> Array:
     """Integrate from every point of a grid (G, m) to its end."""
-    beyond: Array = np.cumsum(integrate_steps(values, t)[::-1], axis=0)[::-1]
-    return np.concatenate([beyond, np.zeros((1, values.shape[1]))])
+    return np.asarray(cumulative_trapezoid(values[::-1], -t[::-1], axis=0, initial=0)[::-1])

@@ -64,14 +64,11 @@ class Components:
 
 def make_models(estimator: Any, n_components: Any) -> list[Any]:
     """Clone the estimator for each number of components, without error bars and progress."""
-    if n_components is None:
-        changes: list[dict[str, Any]] = [{}]
-    else:
-        path = list(n_components) if np.iterable(n_components) else [n_components]
-        is_allowed = len(path) > 0 and all(is_number(k, Integral) and k >= 1 for k in path)
-        is_allowed = is_allowed and len(set(path)) == len(path)
-        refuse_other_than(is_allowed, "n_components", n_components, "an int in [1, inf) or several different ones")
-        changes = [{"n_components": int(k)} for k in path]
+    path = list(n_components) if np.iterable(n_components) else [n_components]
+    is_allowed = all(is_number(k, Integral) and k >= 1 for k in path) and 0 < len(path) == len(set(path))
+    expected = "an int in [1, inf) or several different ones"
+    refuse_other_than(n_components is None or is_allowed, "n_components", n_components, expected)
+    changes = [{} if k is None else {"n_components": int(k)} for k in path]
     known = estimator.get_params(deep=False)
     quiet = {name: False for name in ("error_bars", "verbose") if name in known}
     return [clone(estimator).set_params(**quiet, **change) for change in changes]
@@ -100,21 +97,19 @@ def fit_all(model: Any, X: Any, weights: Weights) -> Components:
 def fit_part(model: Any, samples: Samples, seed: int) -> Components:
     """Fit some of the samples, with a seed of their own; components of zeros if the rotation cannot be determined."""
     if not isinstance(model, LpEstimator):
-        model = clone(model)
-        if "random_state" in model.get_params(deep=False):
-            model.set_params(random_state=seed)
-        return fit_other(model, samples.take(np.arange(samples.shape[0])), samples.weights)
+        rows = samples.take(np.arange(samples.shape[0]))
+        is_random = "random_state" in model.get_params(deep=False)
+        return fit_other(clone(model).set_params(**{"random_state": seed} if is_random else {}), rows, samples.weights)
     n_components, _ = model._choose_n_components(samples.shape)
     options = replace(model._make_options(n_components, has_groups=False), random_state=seed)
-    nothing = Components(np.zeros((samples.shape[1], 1)), np.zeros((1, samples.shape[1])))
     try:
-        estimate = find_atoms(samples, options)
+        found = find_atoms(samples, options)
+        if found.state.reason is not Reason.TOO_FEW:  # principal axes: they may be similar, but are no components
+            A, whitening = found.state.A, found.whitening
+            return Components(whitening.make_mixing(A), whitening.make_unmixing(A))
     except EqualSamplesError:
-        return nothing
-    A, whitening = estimate.state.A, estimate.whitening
-    if estimate.state.reason is Reason.TOO_FEW:  # principal axes: they may be similar, but are no components
-        return nothing
-    return Components(whitening.make_mixing(A), whitening.make_unmixing(A))
+        pass
+    return Components(np.zeros((samples.shape[1], 1)), np.zeros((1, samples.shape[1])))
 
 
 def fit_other(model: Any, X: Any, weights: Weights) -> Components:

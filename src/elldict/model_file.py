@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import json
 import math
 import os
-import zipfile
 from dataclasses import asdict, astuple, fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -17,7 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import elldict
-from elldict.archive import Arrays, Header, read_archive, read_header, write_archive
+from elldict.archive import Arrays, Header, open_archive, read_archive, read_header, write_archive
 from elldict.atomic import refuse_special
 from elldict.denoising import Distribution
 from elldict.exceptions import FileContentError
@@ -33,14 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelFileError", "load"]
 
-FORMAT = "elldict model"
-"""Name of the format, in the header."""
-
 VERSION = 2
 """Version of the format; one that is read by other code has another number."""
 
-CLASSES = {"LpDictionaryLearning": "elldict.dictionary_learning", "LpICA": "elldict.ica"}
-"""Classes that a file may name, with their modules, which are imported by name because they import this one."""
+CLASSES = ("LpDictionaryLearning", "LpICA")
+"""Classes that a file may name."""
 
 SCALARS = {
     **dict.fromkeys(("n_components_", "n_features_in_", "n_samples_seen_", "n_iter_"), int),
@@ -49,8 +44,8 @@ SCALARS = {
 }
 """Fitted attributes in the header, with their types; null is None, or a number that is not known."""
 
-ARRAYS = ("unmixing", "mixing", "mean", "density", "scale", "atom_error")
-"""Fitted attributes that are arrays in the precision of the samples, without their last underscore."""
+ARRAYS = {"unmixing": "mn", "mixing": "nm", "mean": "n", "density": "m", "scale": "m", "atom_error": "m"}
+"""Fitted attributes that are arrays in the precision of the samples, without their last underscore, and their axes."""
 
 OPTIONAL = {"unmixing", "mean"}
 """Arrays that may be missing: `unmixing_` if it is `components_`, and `mean_` of an LpICA that does not centre."""
@@ -73,8 +68,7 @@ def save_model(model: LpEstimator, path: str | os.PathLike[str], *, overwrite: b
     """Write a fitted estimator to a file, as `LpEstimator.save` documents it."""
     check_is_fitted(model)
     check_parameters(model, model._rules)
-    kind = type(model).__name__
-    if kind not in CLASSES or type(model) is not find_class(kind):
+    if (kind := type(model).__name__) not in CLASSES or type(model) is not getattr(elldict, kind):
         raise TypeError(f"save() writes {' and '.join(CLASSES)}, but not subclasses such as {kind}.")
     if not overwrite and not may_replace(Path(path)):
         raise FileExistsError(
@@ -93,8 +87,8 @@ def may_replace(path: Path) -> bool:
     if not path.is_file() or path.stat().st_size == 0:
         return True
     try:
-        with zipfile.ZipFile(path) as archive:
-            return "params" in read_header(archive)
+        with path.open("rb") as stream:
+            return "params" in read_header(open_archive(stream))
     except Exception:  # whatever is found, it is not a model
         return False
 
@@ -145,19 +139,11 @@ def load(path: str | os.PathLike[str]) -> LpEstimator:
             raise ModelFileError(f"{os.fspath(path)} cannot be read as an elldict model: {reason}.") from error
 
 
-def find_class(kind: str) -> type[LpEstimator]:
-    """Import a class that files may name."""
-    if kind not in CLASSES:
-        raise ValueError(f"it is of the class {kind!r:.60}, expected {' or '.join(CLASSES)}")
-    return getattr(importlib.import_module(CLASSES[kind]), kind)  # type: ignore[no-any-return]
-
-
 def pack(model: LpEstimator) -> tuple[Header, Arrays]:
     """Collect the header and the arrays of a fitted estimator."""
     density, normalization = model._distribution.density, model._distribution.normalization
-    assert isinstance(density, Density)
     found = {name: getattr(model, f"{name}_") for name in ARRAYS if hasattr(model, f"{name}_")}
-    if is_dictionary(model) and model.unmixing_ is model.components_:
+    if isinstance(model, elldict.LpDictionaryLearning) and model.unmixing_ is model.components_:
         del found["unmixing"]
     history = [astuple(iteration)[: len(HISTORY)] for iteration in model.history_]
     arrays = {
@@ -165,8 +151,12 @@ def pack(model: LpEstimator) -> tuple[Header, Arrays]:
         **{f"code_{name}": getattr(density, name) for name in DENSITY},
         "history": np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)),
     }
+    corruption: Header | None = None  # of a fit that has not looked for it; empty if it has found none
+    if hasattr(model, "corruption_rate_"):
+        numbers = {} if model._corruption is None else asdict(model._corruption)
+        corruption = {name: np.asarray(value).tolist() for name, value in numbers.items()}
     header = {
-        "format": FORMAT,
+        "format": "elldict model",
         "version": VERSION,
         "elldict": elldict.__version__,
         "class": type(model).__name__,
@@ -174,28 +164,11 @@ def pack(model: LpEstimator) -> tuple[Header, Arrays]:
         "fitted": {name: to_plain(getattr(model, name)) for name in SCALARS},
         "likelihood": density.value,
         "median": None if normalization is None else normalization.median,
-        "corruption": pack_corruption(model),
+        "corruption": corruption,
         "warnings_": model.warnings_,
         "feature_names_in_": list(map(str, getattr(model, "feature_names_in_", ()))),
     }
     return header, arrays
-
-
-def pack_corruption(model: LpEstimator) -> Header | None:
-    """Return the distributions of a fit for sparse corruption; None of any other fit, empty if it has found none."""
-    if not hasattr(model, "corruption_rate_"):
-        return None
-    if model._corruption is None:
-        return {}
-    return {
-        name: to_plain(value) if np.ndim(value) == 0 else value.tolist()
-        for name, value in asdict(model._corruption).items()
-    }
-
-
-def is_dictionary(model: LpEstimator) -> bool:
-    """Return whether the components of an estimator are the columns of its mixing matrix."""
-    return type(model).__name__ == "LpDictionaryLearning"
 
 
 def to_plain(value: Any) -> Any:
@@ -212,23 +185,21 @@ def to_plain(value: Any) -> Any:
 def check_version(header: Header) -> None:
     """Raise an error for a file of another format or version."""
     version, writer = header.get("version"), header.get("elldict")
-    if header.get("format") != FORMAT and version == 1 and "params" in header:
-        raise ValueError(
-            "it has format version 1, with other densities of codes than those of this elldict. Fit the samples again; "
-            "components and other arrays can be read with numpy.load"
-        )
-    if header.get("format") != FORMAT or not isinstance(version, int):
-        raise ValueError(f"its header does not say that it is an {FORMAT}")
+    if not isinstance(version, int) or "params" not in header:
+        raise ValueError("its header does not say that it is an elldict model")
     if version != VERSION:
         raise ValueError(
             f"it has format version {version}, written by elldict {writer!r:.60}; this elldict, {elldict.__version__}, "
-            f"reads version {VERSION}. Install a newer elldict"
+            f"reads version {VERSION}. "
+            + ("Install a newer elldict" if version > VERSION else "Fit the samples again; numpy.load reads its arrays")
         )
 
 
 def unpack(header: Header, arrays: Arrays) -> LpEstimator:
     """Make an estimator from a header and arrays, if they belong together."""
-    model = find_class(take(header, "class", str))(**take(header, "params", dict))
+    if (made := take(header, "class", str)) not in CLASSES:
+        raise ValueError(f"it is of the class {made!r:.60}, expected {' or '.join(CLASSES)}")
+    model: LpEstimator = getattr(elldict, made)(**take(header, "params", dict))
     check_parameters(model, model._rules)
     for name, kind in SCALARS.items():
         value = take(take(header, "fitted", dict), name, kind)
@@ -237,7 +208,7 @@ def unpack(header: Header, arrays: Arrays) -> LpEstimator:
     for name in ARRAYS:
         if name in arrays:
             setattr(model, f"{name}_", arrays[name])
-    model.components_ = model.mixing_.T if is_dictionary(model) else model.unmixing_
+    model.components_ = model.mixing_.T if isinstance(model, elldict.LpDictionaryLearning) else model.unmixing_
     model.unmixing_ = arrays.get("unmixing", model.components_)
     model._distribution = read_distribution(header, arrays)
     if (corruption := take(header, "corruption", dict | None)) is not None:
@@ -259,12 +230,11 @@ def take(header: Header, name: str, kind: Any) -> Any:
 
 def check_arrays(arrays: Arrays, m: int, n: int) -> None:
     """Raise an error if arrays have other names, dtypes or shapes than those of m components of n features."""
-    shapes = {"unmixing": (m, n), "mixing": (n, m), "mean": (n,), "density": (m,), "scale": (m,), "atom_error": (m,)}
     if (n_widths := arrays["code_pooled"].shape[-1]) > MOST_WIDTHS:
         raise ValueError(f"it has densities of {n_widths} widths, expected at most {MOST_WIDTHS}")
     precision = "float32" if arrays["mixing"].dtype == np.float32 else "float64"
     forms: dict[str, tuple[str, tuple[int, ...]]] = {
-        **{name: (precision, shape) for name, shape in shapes.items()},
+        **{name: (precision, tuple({"m": m, "n": n}[axis] for axis in axes)) for name, axes in ARRAYS.items()},
         "code_std": ("float64", (m,)),
         "code_n_widths": ("int64", (m,)),
         "code_has_offsets": ("bool", (m,)),
@@ -288,17 +258,16 @@ def read_corruption(numbers: Header, m: int) -> Prior:
     """Return the distributions of codes and of errors of entries."""
     from elldict.corruption.prior import Prior  # noqa: PLC0415  optional
 
-    if differing := numbers.keys() ^ {field.name for field in fields(Prior)}:
-        raise ValueError(f"its corruption has no {min(differing)!r:.60}, or one that is not expected")
     values = {name: np.array(value, dtype=np.float64) for name, value in numbers.items()}
+    shapes = {field.name: (m,) if field.name in ("density", "variance") else () for field in fields(Prior)}
+    if {name: value.shape for name, value in values.items()} != shapes:
+        raise ValueError("the numbers of its corruption have other names or shapes than expected")
     for name, value in values.items():
-        if value.shape != ((m,) if name in ("density", "variance") else ()):
-            raise ValueError(f"{name!r} of its corruption has shape {value.shape}, expected one number or {m}")
-        least = -1.0 if name == "center" else 0.0
-        if not np.all(np.isfinite(value) & (value > least)) or (name in ("density", "rate") and np.any(value >= 1)):
+        least, most = (-1.0 if name == "center" else 0.0), (1.0 if name in ("density", "rate") else math.inf)
+        if not np.all((value > least) & (value < most)):
             raise ValueError(f"{name!r} of its corruption is out of range")
-    density, variance, *others = (values[field.name] for field in fields(Prior))
-    return Prior(density, variance, *(value.item() for value in others))
+    plain: dict[str, Any] = {name: value if value.ndim else value.item() for name, value in values.items()}
+    return Prior(**plain)
 
 
 def read_distribution(header: Header, arrays: Arrays) -> Distribution:

@@ -13,38 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from elldict.report.figures import (
-    choose_columns,
-    count,
-    describe_codes,
-    describe_near,
-    divide,
-    draw_bars,
-    draw_convergence,
-    draw_errors,
-    draw_histogram,
-    draw_images,
-    draw_loadings,
-    draw_map,
-    draw_series,
-    draw_stability,
-    make_histograms,
-    open_axes,
-    set_title,
-    sort_rows,
-)
-from elldict.report.reading import MOST, choose_components, choose_kind, encode, spread, take_rows
+from elldict import summary
+from elldict.report import figures, reading
 from elldict.samples.arrays import to_numpy
-from elldict.summary import (
-    NEAR,
-    describe_errors,
-    find_names,
-    label_component,
-    read_angles,
-    read_components,
-    read_errors,
-    shorten,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,8 +25,8 @@ __all__ = ["atoms", "codes", "convergence", "errors", "loadings", "stability"]
 MOST_LABELS = 60
 """Images up to which each has its number and error below."""
 
-MOST_CODES, MOST_SAMPLES, MOST_CONSECUTIVE = 12, 5000, 1000
-"""Components whose codes are drawn, and samples: evenly spaced, or consecutive."""
+MOST_CONSECUTIVE = 1000
+"""Samples in series of codes."""
 
 MOST_ROWS, MOST_FACTORS = 40, 8
 """Loadings whose names can be read, and factors beside each other."""
@@ -103,31 +74,31 @@ def atoms(
     '12 components'
     """
     check_is_fitted(model)
-    labels, found = find_names(model, names), read_components(model)
-    kind, shape = choose_kind(kind, shape, labels, found.shape[1])
-    index = choose_components(which, len(found), MOST[kind])
-    shown, texts = found[index], [label_component(model, i) for i in index]
-    n_columns = choose_columns(len(index))
+    labels, found = summary.find_names(model, names), summary.read_components(model)
+    kind, shape = reading.choose_kind(kind, shape, labels, found.shape[1])
+    index = reading.choose_components(which, len(found), reading.MOST[kind])
+    shown, texts = found[index], [summary.label_component(model, i) for i in index]
+    n_columns = figures.choose_columns(len(index))
     n_rows = math.ceil(len(index) / n_columns)
     if kind == "images":
         assert shape is not None
-        ax = ax or open_axes(max(4.0, min(9.0, 0.9 * n_columns)), max(1.5, min(9.0, 1.2 * n_rows)))
-        draw_images(ax, shown.reshape(-1, *shape), n_columns, texts if len(index) <= MOST_LABELS else [])
+        ax = ax or figures.open_axes(max(4.0, min(9.0, 0.9 * n_columns)), max(1.5, min(9.0, 1.2 * n_rows)))
+        figures.draw_images(ax, shown.reshape(-1, *shape), n_columns, texts if len(index) <= MOST_LABELS else [])
         note = "each scaled to its largest entry" + ("" if len(shape) == 3 else "; blue positive, orange negative")
     elif kind == "bars":
-        ax = ax or open_axes(max(4.0, 2.4 * n_columns), 0.6 + 2 * n_rows)
-        for panel, component, text in zip(divide(ax, len(index), n_columns), shown, texts, strict=True):
-            draw_bars(panel, component, labels or [str(j) for j in range(found.shape[1])], text)
+        ax = ax or figures.open_axes(max(4.0, 2.4 * n_columns), 0.6 + 2 * n_rows)
+        for panel, component, text in zip(figures.divide(ax, len(index), n_columns), shown, texts, strict=True):
+            figures.draw_bars(panel, component, labels or [str(j) for j in range(found.shape[1])], text)
         note = "largest features, and the estimated error of each component"
     else:
-        ax = ax or open_axes(8.0, min(6.0, 1.6 + 0.12 * len(index)))
-        draw_map(ax, shown, index)
+        ax = ax or figures.open_axes(8.0, min(6.0, 1.6 + 0.12 * len(index)))
+        figures.draw_map(ax, shown, index)
         note = "each scaled to its largest entry; blue positive, orange negative"
-    set_title(ax, count(len(index), len(found), "component"), note)
+    figures.set_title(ax, figures.count(len(index), len(found), "component"), note)
     return ax
 
 
-def errors(model: Any, *, within: float = NEAR, ax: Axes | None = None) -> Axes:
+def errors(model: Any, *, within: float = summary.NEAR, ax: Axes | None = None) -> Axes:
     """Draw the estimated error of each component, as an angle.
 
     Parameters
@@ -147,10 +118,10 @@ def errors(model: Any, *, within: float = NEAR, ax: Axes | None = None) -> Axes:
     check_is_fitted(model)
     if not 0 < within <= 90:
         raise ValueError(f"within must be an angle in the range (0, 90]. Got {within!r} instead.")
-    ax = ax or open_axes(7.0, 3.8)
-    angles = read_angles(model)
-    draw_errors(ax, read_errors(model), angles, within)
-    set_title(ax, describe_near(angles, within), describe_errors(model))
+    ax = ax or figures.open_axes(7.0, 3.8)
+    angles = summary.read_angles(model)
+    figures.draw_errors(ax, summary.read_errors(model), angles, within)
+    figures.set_title(ax, figures.describe_near(angles, within), summary.describe_errors(model))
     return ax
 
 
@@ -175,11 +146,11 @@ def convergence(model: Any, *, quantity: str = "step", ax: Axes | None = None) -
     check_is_fitted(model)
     if quantity not in ("step", "objective"):
         raise ValueError(f"quantity must be 'step' or 'objective'. Got {quantity!r} instead.")
-    ax = ax or open_axes(7.0, 3.8)
-    draw_convergence(ax, model.history_, quantity)
+    ax = ax or figures.open_axes(7.0, 3.8)
+    figures.draw_convergence(ax, model.history_, quantity)
     ended = "Converged" if model.converged_ else "Not converged"
     note = "bands: stages, each with its own objective or samples"
-    set_title(ax, f"{ended} after {count(model.n_iter_, model.n_iter_, 'iteration')}", note)
+    figures.set_title(ax, f"{ended} after {figures.count(model.n_iter_, model.n_iter_, 'iteration')}", note)
     return ax
 
 
@@ -219,25 +190,25 @@ def codes(
         samples, they are those of normalised codes.
     """
     check_is_fitted(model)
-    index = choose_components(which, model.n_components_, MOST_CODES)
+    index = reading.choose_components(which, model.n_components_, reading.MOST_CODES)
     X = model._check_samples(X, "plot.codes")
-    r, most = X.shape[0], n_samples or (MOST_CONSECUTIVE if over_time else MOST_SAMPLES)
+    r, most = X.shape[0], n_samples or (MOST_CONSECUTIVE if over_time else reading.MOST_SAMPLES)
     if most < 1 or not 0 <= first < r:
         raise ValueError(f"first={first!r} and n_samples={n_samples!r} must select some of the {r} samples of X.")
-    places = np.arange(first, min(first + most, r)) if over_time else spread(r, most)
-    Z = encode(model, take_rows(X, places))
-    title = f"Codes of {count(len(index), model.n_components_, 'component')}"
+    places = np.arange(first, min(first + most, r)) if over_time else reading.spread(r, most)
+    Z = reading.encode(model, reading.take_rows(X, places))
+    title = f"Codes of {figures.count(len(index), model.n_components_, 'component')}"
     if over_time:
-        ax = ax or open_axes(8.0, 1.2 + 0.45 * len(index))
-        draw_series(ax, Z[:, index], [str(i) for i in index], places)
-        set_title(ax, title, "each scaled to its largest value")
+        ax = ax or figures.open_axes(8.0, 1.2 + 0.45 * len(index))
+        figures.draw_series(ax, Z[:, index], [str(i) for i in index], places)
+        figures.set_title(ax, title, "each scaled to its largest value")
         return ax
-    n_columns = choose_columns(len(index))
-    ax = ax or open_axes(2.2 * n_columns, 0.8 + 1.5 * math.ceil(len(index) / n_columns))
-    histograms = make_histograms(model, Z)
-    for panel, i in zip(divide(ax, len(index), n_columns), index, strict=True):
-        draw_histogram(panel, histograms, int(i))
-    set_title(ax, title, describe_codes(model))
+    n_columns = figures.choose_columns(len(index))
+    ax = ax or figures.open_axes(2.2 * n_columns, 0.8 + 1.5 * math.ceil(len(index) / n_columns))
+    histograms = figures.make_histograms(model, Z)
+    for panel, i in zip(figures.divide(ax, len(index), n_columns), index, strict=True):
+        figures.draw_histogram(panel, histograms, int(i))
+    figures.set_title(ax, title, figures.describe_codes(model))
     return ax
 
 
@@ -261,20 +232,19 @@ def loadings(found: Any, *, names: Sequence[str] | None = None, ax: Axes | None 
     """
     values, k = to_numpy(found.loadings).astype(np.float64), min(found.loadings.shape[1], MOST_FACTORS)
     wrong = None if found.standard_errors is None else to_numpy(found.standard_errors)
-    texts = [shorten(str(name)) for name in names or found.names or range(len(values))]
+    texts = [summary.shorten(str(name)) for name in names or found.names or range(len(values))]
     if len(texts) != len(values):
         raise ValueError(f"names must have one entry per row, {len(values)}. Got {len(texts)} instead.")
-    rows = sort_rows(values, MOST_ROWS)
-    ax = ax or open_axes(2.2 + max(1.75 * k, 3.0), 1.4 + 0.21 * max(len(rows), 6))
+    rows = figures.sort_rows(values, MOST_ROWS)
+    ax = ax or figures.open_axes(2.2 + max(1.75 * k, 3.0), 1.4 + 0.21 * max(len(rows), 6))
     reach = 1.05 * float(np.max(np.abs(values[rows, :k]) + (0 if wrong is None else 2 * wrong[rows, :k])))
-    for factor, panel in enumerate(divide(ax, k, k)):
-        draw_loadings(panel, values[rows, factor], None if wrong is None else wrong[rows, factor], reach)
+    for factor, panel in enumerate(figures.divide(ax, k, k)):
+        figures.draw_loadings(panel, values[rows, factor], None if wrong is None else wrong[rows, factor], reach)
         panel.set_yticks(range(len(rows)), [texts[row] if factor == 0 else "" for row in rows], parse_math=False)
         panel.set_title(f"factor {factor + 1}", size="medium")
     source = "no standard errors" if wrong is None else f"bars: twice the standard error over {found.error_source}"
-    set_title(
-        ax, f"Loadings of {count(len(rows), len(values), 'variable')}", f"blue positive, orange negative; {source}"
-    )
+    title = f"Loadings of {figures.count(len(rows), len(values), 'variable')}"
+    figures.set_title(ax, title, f"blue positive, orange negative; {source}")
     return ax
 
 
@@ -298,16 +268,14 @@ def stability(found: Any, *, threshold: float = 0.9, ax: Axes | None = None) -> 
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold must be a number in the range (0, 1]. Got {threshold!r} instead.")
-    ax = ax or open_axes(7.0, 4.2)
+    ax = ax or figures.open_axes(7.0, 4.2)
     counts = found.count_stable(threshold)
-    draw_stability(ax, found, counts, threshold)
-    note = f"similarity in {count(found.n_splits, found.n_splits, 'random pair')} of halves; "
+    figures.draw_stability(ax, found, counts, threshold)
+    best, k, n_splits = max(counts), found.n_components[0], found.n_splits
+    note = f"similarity in {figures.count(n_splits, n_splits, 'random pair')} of halves"
     if len(counts) == 1:
-        k, n_stable = found.n_components[0], counts[0]
-        title = f"{n_stable} of {count(k, k, 'component')} {'is' if n_stable == 1 else 'are'} stable"
-        note += "bars: standard deviation"
+        title, bars = f"{best} of {figures.count(k, k, 'component')}", "bars: standard deviation"
     else:
-        title = f"At most {count(max(counts), max(counts), 'component')} {'is' if max(counts) == 1 else 'are'} stable"
-        note += "numbers: stable ones"
-    set_title(ax, title, note)
+        title, bars = f"At most {figures.count(best, best, 'component')}", "numbers: stable ones"
+    figures.set_title(ax, f"{title} {'is' if best == 1 else 'are'} stable", f"{note}; {bars}")
     return ax

@@ -49,14 +49,11 @@ def show_progress(name: str) -> Iterator[Line]:
 @contextmanager
 def show_bar(name: str, n_fits: int, *, is_shown: bool) -> Iterator[Callable[[T], T]]:
     """Show a bar with the time left, if it is to be shown; give a function that counts a fit and returns its result."""
-    if not is_shown:
-        yield lambda result: result
-        return
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import MofNCompleteColumn, Progress  # noqa: PLC0415
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("fits"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not is_shown) as progress:
         task = progress.add_task(name, total=n_fits)
 
         def advance(result: T) -> T:

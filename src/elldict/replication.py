@@ -21,20 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-import elldict
 from elldict import plot
-from elldict.archive import read_archive, write_archive
-from elldict.atomic import refuse_special
+from elldict.archive import write_archive
 from elldict.blas import one_blas_thread
-from elldict.checkpoint import CheckpointError, check_about, digest, digest_samples
+from elldict.checkpoint import describe_samples, read
 from elldict.errors.splits import match
 from elldict.estimator import issue
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.halves import Components, cut, divide, fit_all, fit_part, fix_seeds, make_models, refuse_other_than, select
 from elldict.progress import show_bar
-from elldict.samples.arrays import ArraySamples
-from elldict.samples.base import Array, Index, Samples
-from elldict.samples.dask import is_dask, open_dask
+from elldict.samples.base import Array, Samples
+from elldict.samples.open import open_source
 from elldict.samples.statistics import compute_statistics
 from elldict.samples.whitening import find_scales
 from elldict.validation import check_groups, check_samples, check_weights, draw_seed, is_number
@@ -137,9 +134,7 @@ class Stability:
         str
             Lines of text.
         """
-        drawn = f"blocks of {self.blocks} samples"
-        if self.blocks is None or self.blocks == 1:
-            drawn = "whole groups" if self.blocks is None else "single samples"
+        drawn = {None: "whole groups", 1: "single samples"}.get(self.blocks, f"blocks of {self.blocks} samples")
         pairs = f"{self.n_splits} random pair{'s' if self.n_splits > 1 else ''} of halves"
         lines = [f"Stability of components: {pairs}, {drawn} at a time", ""]
         lines.append(f"  n_components   stable (>= {STABLE:g})   median   lowest   spread")
@@ -242,17 +237,18 @@ def stability(
     models = make_models(estimator, n_components)
     refuse_other_than(is_number(n_splits, Integral) and n_splits >= 1, "n_splits", n_splits, "an int in [1, inf)")
     X = check_samples(clone(estimator), X, fitting=True)
-    r, is_standardized = X.shape[0], bool(getattr(estimator, "standardize", False))
+    r = X.shape[0]
     weights, labels = check_weights(sample_weight, r, least=2), check_groups(groups, r)
     units, n_rows = (labels, None) if labels is not None else cut(r, blocks)
     with ExitStack() as stack:
         n_threads = stack.enter_context(one_blas_thread())
-        samples = open_dask(X, n_threads, weights) if is_dask(X) else ArraySamples(X, n_threads, weights)
-        geometry, record = find_geometry(samples, is_standardized), Record(draw_seed(random_state))
+        samples = open_source(X, n_threads, weights)
+        geometry = find_geometry(samples, is_standardized=bool(getattr(estimator, "standardize", False)))
+        record = Record(draw_seed(random_state))
         if checkpoint is not None:
             path = [describe_value(model.get_params().get("n_components")) for model in models]
-            asked = {"path": path, "blocks": n_rows}
-            record.open(checkpoint, asked | describe(estimator, samples, labels, random_state))
+            asked = {"path": path, "blocks": n_rows, "of splits": describe_value(random_state)}
+            record.open(Path(checkpoint), describe_samples(samples, labels) | describe_estimator(estimator) | asked)
         fix_seeds(models, record.seed)
         numbers = range(len(record.splits), int(n_splits))
         n_fits = len(models) * (1 + 2 * len(numbers))
@@ -262,7 +258,8 @@ def stability(
             rng = np.random.default_rng([record.seed, number])
             halves = [select(samples, index) for index in divide(units, weights, rng)]
             fits = [[advance(fit_part(model, half, draw_seed(rng))) for half in halves] for model in models]
-            record.add(np.concatenate([geometry.compare(*each) for each in zip(references, fits, strict=True)]))
+            found = [geometry.compare(*each) for each in zip(references, fits, strict=True)]
+            record.add(np.concatenate(found))
     sizes = tuple(len(each.unmixing) for each in references)
     splits = tuple(np.split(np.array(record.splits[: int(n_splits)]), np.cumsum(sizes)[:-1], axis=1))
     issue(list_findings(references, splits))
@@ -272,16 +269,17 @@ def stability(
 
 def list_findings(references: Sequence[Components], splits: Sequence[Array]) -> list[Finding]:
     """List what is to be warned of, once each."""
-    found = [finding for each in references for finding in each.findings]
-    findings = [finding for finding in dict.fromkeys(found) if finding.category is not NotIdentifiableWarning]
-    for values in splits:
-        if not np.any(values):
-            message = (
-                f"No component of {values.shape[1]} was found in halves of the samples: they are too few, or all "
-                "equal. Use more samples or a smaller n_components."
-            )
-            findings.append(Finding(NotIdentifiableWarning, message))
-    return findings
+    found = dict.fromkeys(finding for each in references for finding in each.findings)
+    empty = [
+        Finding(
+            NotIdentifiableWarning,
+            f"No component of {values.shape[1]} was found in halves of the samples: they are too few, or all equal. "
+            "Use more samples or a smaller n_components.",
+        )
+        for values in splits
+        if not np.any(values)
+    ]
+    return [finding for finding in found if finding.category is not NotIdentifiableWarning] + empty
 
 
 @dataclass(frozen=True)
@@ -299,7 +297,7 @@ class Geometry:
         return np.where(codes > SAME, columns, np.minimum(columns, codes))
 
 
-def find_geometry(samples: Samples, is_standardized: bool) -> Geometry:
+def find_geometry(samples: Samples, *, is_standardized: bool) -> Geometry:
     """Compute the covariance of samples, which also finds NaN and infinity before the first fit."""
     covariance = compute_statistics(samples).covariance
     scales = find_scales(np.diag(covariance)) if is_standardized else np.ones(len(covariance))
@@ -322,47 +320,26 @@ class Record:
     path: Path | None = None
     about: dict[str, Any] = field(default_factory=dict)
 
-    def open(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
+    def open(self, path: Path, about: dict[str, Any]) -> None:
         """Read the splits of an earlier run that this is about, or make the file."""
-        self.path, self.about = Path(path), about
-        refuse_special(self.path)
-        if not self.path.exists():
-            self.write()  # an error now, not after hours, if that is impossible
-            return
-        with self.path.open("rb") as stream:
-            try:
-                header, arrays = read_archive(stream, lambda header: check_about(Path(path), header["about"], about))
-                self.seed, self.splits = int(header["seed"]), list(arrays["splits"])
-            except CheckpointError:
-                raise
-            except Exception as error:  # a damaged file may lead to almost any
-                raise CheckpointError(
-                    f"{path} is not a checkpoint of stability(), or is damaged ({error}). Delete it, or choose "
-                    "another file."
-                ) from error
+        self.path, self.about = path, about
+        if path.exists():
+            self.seed, self.splits = read(path, about, lambda header, arrays: (header["seed"], list(arrays["splits"])))
+        else:
+            self.add()  # an error now, not after hours, if that is impossible
 
-    def add(self, found: Array) -> None:
-        """Add a split."""
-        self.splits.append(found)
-        self.write()
-
-    def write(self) -> None:
-        """Write the file, if there is one."""
+    def add(self, *splits: Array) -> None:
+        """Add splits, and write the file if there is one."""
+        self.splits.extend(splits)
         if self.path is not None:
             write_archive(self.path, {"about": self.about, "seed": self.seed}, {"splits": np.array(self.splits)})
 
 
-def describe(estimator: Any, samples: Samples, groups: Index | None, random_state: Any) -> dict[str, Any]:
-    """Describe the samples and parameters on which the result depends."""
-    parameters = estimator.get_params(deep=False) | {"of splits": random_state}
-    return {
-        "version": elldict.__version__,
-        "estimator": type(estimator).__name__,
-        "X": f"{samples.shape} {samples.dtype} {digest_samples(samples)}",
-        "sample_weight": None if samples.weights is None else digest(samples.weights),
-        "groups": None if groups is None else digest(groups),
-        **{name: describe_value(value) for name, value in parameters.items() if name not in ("error_bars", "verbose")},
-    }
+def describe_estimator(estimator: Any) -> dict[str, Any]:
+    """Describe the parameters on which the result depends."""
+    parameters = estimator.get_params(deep=False).items()
+    described = {name: describe_value(value) for name, value in parameters if name not in ("error_bars", "verbose")}
+    return {"estimator": type(estimator).__name__} | described
 
 
 def describe_value(value: Any) -> str:

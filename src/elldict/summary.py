@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from elldict.exceptions import make_readable
 from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, Index
+from elldict.samples.whitening import find_scales
 
 EXACT = 1e-9
 """Error below which a component is exact up to rounding: 0.001 degrees."""
@@ -22,7 +23,7 @@ NEAR = 15.0
 N_ROWS, N_NAMES = 10, 3
 """Components listed in the table of a summary, and features named for each of them."""
 
-WIDTH, INDENT, LETTERS = 110, 15, 24  # characters of a line, of its label, and of a name
+WIDTH, INDENT = 110, 15  # characters of a line, and of its label
 
 NOT_ESTIMATED = "not estimated"
 
@@ -33,10 +34,7 @@ def read_components(model: Any) -> Array:
     With `standardize`, features have different units; their entries are divided by their root mean square.
     """
     components = to_numpy(model.mixing_).T.astype(np.float64)
-    if not model.standardize:
-        return np.asarray(components)
-    unit = np.sqrt(np.mean(components**2, axis=0))
-    return np.asarray(components / np.where(unit > 0, unit, 1))
+    return np.asarray(components / find_scales(np.mean(components**2, axis=0)) if model.standardize else components)
 
 
 def read_errors(model: Any) -> Array:
@@ -112,15 +110,12 @@ def describe_end(model: Any) -> str:
 
 def list_facts(model: Any) -> Iterator[tuple[str, str]]:
     """List what happened in the fit: labels and phrases."""
-    source = describe_source(model)
+    density, noise, source = format_percent(mean_density(model)), model.noise_std_, describe_source(model)
     passes = f"{model.n_passes_:,.1f}".removesuffix(".0")
     yield "fit", describe_end(model)
     yield "iterations", f"{model.n_iter_:,}; {passes} passes over the samples"
     yield "errors", describe_errors(model) + (f"; {source}" if source else "")
-    yield (
-        "codes",
-        f"{format_percent(mean_density(model))} are not zero; noise of standard deviation {model.noise_std_:.2g}",
-    )
+    yield "codes", f"{density} are not zero; noise of standard deviation {noise:.2g}"
 
 
 def mean_density(model: Any) -> float:
@@ -150,7 +145,7 @@ def find_largest(component: Array, most: int) -> Index:
     return np.asarray(order[component[order] != 0])
 
 
-def shorten(name: str, most: int = LETTERS) -> str:
+def shorten(name: str, most: int = 24) -> str:
     """Make a name printable, and shorten it."""
     text = make_readable(name)
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -173,11 +168,9 @@ def make_summary(model: Any) -> str:
 
 def tabulate(model: Any) -> list[list[str]]:
     """List the cells of the table: a header and a row for each of the first components."""
-    names = find_names(model)
-    density, scale = to_numpy(model.density_), to_numpy(model.scale_)
-    rows = [
-        ["component", "error in degrees", "nonzero codes", "their std"] + ["largest features"] * (names is not None)
-    ]
+    names, density, scale = find_names(model), to_numpy(model.density_), to_numpy(model.scale_)
+    rows = [["component", "error in degrees", "nonzero codes", "their std"]]
+    rows[0] += ["largest features"] * (names is not None)
     for i, component in enumerate(read_components(model)[:N_ROWS]):
         error = format_error(read_errors(model)[i], unit="")
         rows.append([str(i), error, format_percent(density[i]), f"{scale[i]:.3g}"])
@@ -189,10 +182,8 @@ def tabulate(model: Any) -> list[list[str]]:
 def align(rows: list[list[str]]) -> list[str]:
     """Align the first four columns to the right, and what follows to the left."""
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = (
-        ["   ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)), *row[4:]] for row in rows
-    )
-    return ["   ".join(line) for line in lines]
+    padded = [[f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)] for row in rows]
+    return ["   ".join([*cells, *row[4:]]) for cells, row in zip(padded, rows, strict=True)]
 
 
 def wrap(text: str, first: str, others: str) -> list[str]:

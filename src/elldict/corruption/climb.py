@@ -15,16 +15,7 @@ from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array, FieldwiseSum, Samples, Weights
 from elldict.samples.statistics import count_samples
 from elldict.samples.subsample import Codes, Subset, compute_second_moments
-from elldict.solver.climb import (
-    RESOLUTION,
-    Journal,
-    NewtonAscent,
-    Observer,
-    Reason,
-    State,
-    climb,
-    measure_length,
-)
+from elldict.solver.climb import RESOLUTION, Journal, NewtonAscent, Observer, Reason, State, climb, measure_length
 from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_CURVATURE, Angles
 from elldict.solver.objectives import SmoothNorm
@@ -40,11 +31,10 @@ DONE = 1 / 16  # fraction of the rise by chance at which a climb ends
 SETTLED = 0.005  # relative change of noise and rate per round at which they have converged
 FALLS = 0.9  # factor of the noise per round below which there seems to be none
 MOST_UNKNOWNS = 0.8  # nonzero codes and corrupted entries, relative to entries: as many unknowns as equations fit all
-LEAST_CLEAR = 0.2  # fraction of samples with fewer unknowns from which distributions are learned from these alone
 LEAST_GAIN = 0.015  # log-likelihood per entry: noise that differs between features, and heavy tails, reach half of it
 MOST_GAIN = 1.0  # of a single sample, which may have any likelihood without noise
-MOST_ENTRIES, ROUNDS = 2**16, 30  # from which, and in which, the final distributions are learned
-COARSE, FEW = 0.05, 4  # distinct values per sample below which a feature is rounded; features that are looked at
+ROUNDS = 30  # in which the final distributions are learned
+COARSE = 0.05  # distinct values per sample below which a feature is rounded
 PER_ATOM = 8  # samples per atom whose codes are solved for, to find exact atoms
 SOLVED = 1e-9  # residual of a sample of unit mean square that is due to rounding errors
 
@@ -114,9 +104,7 @@ class Learner:
         value = float(np.average(self.evidence, weights=self.weights))
         at = find_angles(sum_slopes(prior, messages, self.weights), float(np.sum(self.weights)), value)
         self.prior = learn(prior, messages, self.weights, self.rounding**2)
-        if (
-            self.prior.noise < FALLS * prior.noise
-        ):  # without noise, it falls by this factor in each round: twice at once
+        if self.prior.noise < FALLS * prior.noise:  # without noise, it falls in each round: twice at once
             self.prior = replace(self.prior, noise=max(self.prior.noise**2 / prior.noise, self.rounding**2))
         state = replace(state, iteration=state.iteration + 1, value=at.value)
         if state.iteration <= FIRST_ROUNDS:
@@ -124,8 +112,9 @@ class Learner:
         state, reason = take_step(state, at), Reason.RUNNING
         if state.length < RESOLUTION * self.rounding:
             reason = Reason.ROUNDING
-        elif at.rise < DONE * at.rise_by_chance and is_settled(self.prior, prior):
-            reason = Reason.SMALL_RISE
+        elif at.rise < DONE * at.rise_by_chance:
+            changes = np.log([self.prior.noise / prior.noise, self.prior.rate / prior.rate])
+            reason = Reason.SMALL_RISE if np.all(np.abs(changes) < SETTLED) else Reason.RUNNING
         return replace(state, reason=reason)
 
     def compare(self, A: Array, codes: Codes) -> float:
@@ -139,17 +128,10 @@ class Learner:
         return float(np.average(gains, weights=self.weights))
 
 
-def is_settled(prior: Prior, before: Prior) -> bool:
-    """Return whether the distributions have converged."""
-    changes = np.log([prior.noise / before.noise, prior.rate / before.rate])
-    return bool(np.all(np.abs(changes) < SETTLED))
-
-
 def learn(prior: Prior, messages: Messages, weights: Array, least_noise: float) -> Prior:
-    """Learn the distributions from samples that are not ambiguous, unless nearly all are."""
+    """Learn the distributions from samples that are not ambiguous, unless all are."""
     clear = weights * (messages.count_unknowns() < MOST_UNKNOWNS * messages.sent.shape[1])
-    if np.sum(clear) < LEAST_CLEAR * np.sum(weights):
-        clear = weights
+    clear = clear if np.any(clear) else weights
     return prior.learn(messages.codes, messages.errors, clear / np.sum(clear), least_noise)
 
 
@@ -222,7 +204,7 @@ def climb_from_limited(
 
 def is_coarse(Y: Array) -> bool:
     """Return whether entries are coarsely rounded: those that are not zero look corrupted, and zeros explained."""
-    return bool(np.all([len(np.unique(column)) < COARSE * len(column) for column in Y.T[:FEW]]))
+    return bool(np.all([len(np.unique(column)) < COARSE * len(column) for column in Y.T]))
 
 
 def limit_entries(subset: Subset, Y: Array) -> Subset:
@@ -242,15 +224,13 @@ def learn_by_sample(learner: Learner, A: Array) -> Prior:
 
     It is unbiased for samples that are hard to explain, which have more corrupted entries than others.
     """
-    some = slice(None, None, max(1, learner.Y.size // MOST_ENTRIES))
-    Y, weights, known = learner.Y[some], learner.weights[some], learner.prior
-    noise = max(known.noise, FIRST_NOISE * known.scale**2)
-    prior = replace(known, noise=noise, spread=known.spread + noise - known.noise)
-    sent, blur = begin(Y, prior, each=True)
+    known = learner.prior
+    prior = known.with_noise(max(known.noise, FIRST_NOISE * known.scale**2))
+    sent, blur = begin(learner.Y, prior, each=True)
     for _ in range(ROUNDS):
-        messages = exchange(Y, A, prior, sent, blur, each=True)
+        messages = exchange(learner.Y, A, prior, sent, blur, each=True)
         sent, blur = messages.sent, messages.blur
-        prior = learn(prior, messages, weights, learner.rounding**2)
+        prior = learn(prior, messages, learner.weights, learner.rounding**2)
     return replace(prior, noise=min(prior.noise, known.noise))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -23,8 +22,8 @@ def make_cleaner(prior: Prior, mixing: Array, mean: Array, noise_std: float | No
     units = np.linalg.norm(mixing, axis=1)
     A = (mixing / units[:, None]).T.astype(np.float64)
     if noise_std is not None:
-        noise = max(float(np.mean((noise_std / units) ** 2)), LEAST_NOISE * float(np.mean(prior.variance)))
-        prior = replace(prior, noise=noise, spread=prior.spread + noise - prior.noise)
+        square = float(np.mean((noise_std / units) ** 2))
+        prior = prior.with_noise(max(square, LEAST_NOISE * float(np.mean(prior.variance))))
 
     def clean(rows: Array) -> Array:
         return np.asarray(explain((rows - mean) / units, A, prior).mean @ A * units + mean)

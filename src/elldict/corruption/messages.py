@@ -8,8 +8,8 @@ posterior mean only, from which the values that it has received are removed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,8 @@ from elldict.samples.order import Mask
 
 DAMPING = 0.8  # fraction of new messages in those that are sent, so that they do not oscillate
 ROUNDS = 20  # after which messages for known atoms and distributions have converged, or never will
-FIRST_NOISE, FALL = (
-    0.1,
-    0.4,
-)  # variance relative to that of corruption, and its factor per round: without noise from the
-# beginning, the first estimate of a sample would also be its last
+FIRST_NOISE, FALL = 0.1, 0.4  # noise variance relative to that of corruption, and its factor per round: without noise
+# from the beginning, the first estimate of a sample would also be its last
 MOST_ROUNDS = 35  # after which noise is within rounding errors
 
 
@@ -73,21 +70,13 @@ def pass_messages(Y: Array, A: Array, prior: Prior) -> Messages:
     return messages
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(NamedTuple):
     """Posterior means of codes, and supports of codes and corruption, of each sample (b, n)."""
 
     mean: Array
     is_active: Mask
     is_corrupted: Mask
     variance: Array  # (b, 1) mean posterior variance of the codes
-
-    def update(self, other: Explanation) -> Explanation:
-        """Replace the explanations of samples for which another one has smaller variance."""
-        better = other.variance < self.variance
-        return Explanation(
-            *(np.where(better, getattr(other, each.name), getattr(self, each.name)) for each in fields(self))
-        )
 
 
 def explain(Y: Array, A: Array, prior: Prior) -> Explanation:
@@ -98,16 +87,16 @@ def explain(Y: Array, A: Array, prior: Prior) -> Explanation:
     first = FIRST_NOISE * prior.scale**2
     n_rounds = ROUNDS // 2 + math.ceil(math.log(max(first / prior.noise, 1)) / -math.log(FALL))
     sent, blur = begin(Y, prior, each=True)
-    best = None
+    nothing = np.zeros(Y.shape, dtype=bool)
+    best = Explanation(np.zeros(Y.shape), nothing, nothing, np.full((len(Y), 1), math.inf))
     for number in range(min(n_rounds, MOST_ROUNDS)):
-        noise = max(prior.noise, first * FALL**number)
-        noisy = replace(prior, noise=noise, spread=prior.spread + noise - prior.noise)
+        noisy = prior.with_noise(max(prior.noise, first * FALL**number))
         messages = exchange(Y, A, noisy, sent, blur, each=True)
         sent, blur, codes = messages.sent, messages.blur, messages.codes
         variance = np.mean(codes.variance, axis=1, keepdims=True)
         found = Explanation(codes.mean, codes.active > 0.5, messages.errors.active > 0.5, variance)
-        best = found if best is None else best.update(found)
-    assert best is not None
+        better = variance < best.variance
+        best = Explanation(*(np.where(better, new, old) for new, old in zip(found, best, strict=True)))
     return best
 
 

@@ -13,7 +13,7 @@ from elldict.samples.base import Array, Index
 
 LEAST_SHARE, MOST_SHARE = 1e-9, 0.98  # of a variance that is left: beyond, messages overflow, or are only noise
 LEAST_SPREAD = 1e-3  # variance of corruption, relative to its squared size, which has to be learned
-LEAST_RATE, MOST_RATE, LEAST_DENSITY = 1e-6, 0.9, 1e-4  # probabilities whose odds are finite
+LEAST_RATE = 1e-6  # probability whose odds are finite
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,14 @@ class Posterior:
     narrow_square: Array  # (b, n) E x^2, if it is not
     aligned: Array | None  # (b, n) E of x times the sign of its centre, if it is from a wide part with two centres
 
-    def measure_share(self, *, each: bool) -> Any:
-        """Compute the mean posterior variance relative to that of the noise, of all values or of each sample (b, 1)."""
-        relative = self.variance / self.blur
-        share = np.mean(relative, axis=1, keepdims=True) if each else float(np.mean(relative))
-        return np.clip(share, LEAST_SHARE, MOST_SHARE)
-
     def send(self, *, each: bool) -> tuple[Array, Any]:
-        """Compute the extrinsic message, which is independent of the noise of the values, and its variance."""
-        share = self.measure_share(each=each)
+        """Compute the extrinsic message, which is independent of the noise of the values, and its variance.
+
+        The posterior variance relative to that of the noise is a mean over all values, or over those of each sample.
+        """
+        relative = self.variance / self.blur
+        mean = np.mean(relative, axis=1, keepdims=True) if each else float(np.mean(relative))
+        share = np.clip(mean, LEAST_SHARE, MOST_SHARE)
         return (self.mean - share * self.seen) / (1 - share), self.blur * share / (1 - share)
 
 
@@ -137,25 +136,23 @@ class Prior:
             center = float(np.mean(weights @ (errors.active * errors.aligned))) / max(n_corrupted, tiny)
         spread = corrupted / max(n_corrupted, tiny) - center**2
         return Prior(
-            density=np.clip(n_active, LEAST_DENSITY, 1 - LEAST_DENSITY),
+            density=np.clip(n_active, LEAST_RATE, 1 - LEAST_RATE),
             variance=np.maximum(squares / np.maximum(n_active, tiny), least_noise),
-            rate=min(max(n_corrupted, LEAST_RATE), MOST_RATE),
+            rate=min(max(n_corrupted, LEAST_RATE), 1 - LEAST_RATE),
             center=center,
             spread=max(spread, noise, LEAST_SPREAD * center**2),
             noise=noise,
         )
 
+    def with_noise(self, noise: float) -> Prior:
+        """Return the distributions for another variance of the noise, which corrupted entries have, too."""
+        return replace(self, noise=noise, spread=self.spread + noise - self.noise)
+
     def rescale(self, factor: float) -> Prior:
         """Return the distributions for samples multiplied by a factor."""
         square = factor**2
-        return Prior(
-            self.density,
-            self.variance * square,
-            self.rate,
-            self.center * factor,
-            self.spread * square,
-            self.noise * square,
-        )
+        powers = {"variance": square, "center": factor, "spread": square, "noise": square}
+        return replace(self, **{name: power * getattr(self, name) for name, power in powers.items()})
 
     def arrange(self, order: Index) -> Prior:
         """Return the distributions for atoms in another order."""

@@ -16,7 +16,7 @@ from elldict.report.figures import MUTED, NEGATIVE, POSITIVE, draw_series, frame
 from elldict.report.own import make_tiles
 from elldict.report.page import embed_drawing, list_versions, render
 from elldict.samples.base import Array
-from elldict.summary import EXACT, describe_errors, format_error, to_degrees
+from elldict.summary import EXACT, describe_errors, format_error, read_errors, to_degrees
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,13 +27,8 @@ N_FEATURES, N_SAMPLES, DENSITY = 50, 20_000, 0.3
 NOISE = (0.0, 0.1, 0.2, 0.3, 0.4)
 """Standard deviations of noise, relative to codes that are not zero."""
 
-N_TIMES, N_SHOWN = 5000, 400
-"""Number of samples of the mixed signals, and of those drawn."""
-
 SIDE, N_PATCHES, N_COMPONENTS = 10, 30_000, 40
 """Side of a patch in pixels, number of patches per photograph, and of components."""
-
-SEED = 0
 
 Show = Callable[[str], None]
 """Called with what is computed next."""
@@ -94,7 +89,7 @@ def make_demo(show: Show = lambda _: None) -> str:
 def recover(noise: float) -> tuple[Recovery, Recovery]:
     """Fit simulated samples with the l_p norm alone, and with the likelihood."""
     X, dictionary, _ = elldict.datasets.make_bernoulli_gaussian(
-        N_SAMPLES, N_FEATURES, density=DENSITY, noise_std=noise, random_state=SEED
+        N_SAMPLES, N_FEATURES, density=DENSITY, noise_std=noise, random_state=0
     )
     setting: Any = {"n_features": N_FEATURES, "n_samples": N_SAMPLES, "density": DENSITY, "noise_std": noise}
     limits = elldict.theory.expected_error(3, **setting), elldict.theory.cramer_rao_bound(**setting)
@@ -108,14 +103,14 @@ def recover(noise: float) -> tuple[Recovery, Recovery]:
 
 def separate() -> Separation:
     """Mix six signals and recover them."""
-    rng, t = np.random.default_rng(SEED), np.arange(N_TIMES)
+    rng, t = np.random.default_rng(0), np.arange(5000)
     signals = {
         "sine": np.sin(0.11 * t),
         "sawtooth": t / 37 % 1,
         "square wave": np.sign(np.sin(0.047 * t)),
-        "Laplace noise": rng.laplace(size=N_TIMES),
-        "pulses": rng.standard_normal(N_TIMES) * (rng.random(N_TIMES) < 0.1),
-        "uniform noise": rng.uniform(size=N_TIMES),
+        "Laplace noise": rng.laplace(size=len(t)),
+        "pulses": rng.standard_normal(len(t)) * (rng.random(len(t)) < 0.1),
+        "uniform noise": rng.uniform(size=len(t)),
     }
     sources = np.stack([(signal - np.mean(signal)) / np.std(signal) for signal in signals.values()], axis=1)
     mixing = rng.standard_normal((len(signals), len(signals)))
@@ -130,7 +125,7 @@ def separate() -> Separation:
         found=(model.transform(mixed) * match.signs)[:, order],
         names=list(signals),
         angles=np.degrees(np.arccos(match.cosines[order])),
-        estimated=model.atom_error_[order],
+        estimated=read_errors(model)[order],
         seconds=seconds,
     )
 
@@ -138,7 +133,7 @@ def separate() -> Separation:
 def learn_patches() -> tuple[Any, float]:
     """Learn components of patches of two photographs; return the model, and the seconds of the fit."""
     patches = [
-        extract_patches_2d(photo.mean(axis=2), (SIDE, SIDE), max_patches=N_PATCHES, random_state=SEED)
+        extract_patches_2d(photo.mean(axis=2), (SIDE, SIDE), max_patches=N_PATCHES, random_state=0)
         for photo in load_sample_images().images
     ]
     X = np.concatenate(patches).reshape(-1, SIDE * SIDE)
@@ -150,15 +145,14 @@ def learn_patches() -> tuple[Any, float]:
 
 def draw_signals(axes: Axes, columns: Array) -> None:
     """Draw the beginning of signals (r, k) below each other."""
-    draw_series(axes, columns[:N_SHOWN], [""] * columns.shape[1], np.arange(N_SHOWN))
+    draw_series(axes, columns[:400], [""] * columns.shape[1], np.arange(400))
 
 
 def draw_recovery(axes: Axes, pairs: Sequence[tuple[Recovery, Recovery]]) -> None:
     """Draw true errors as dots, estimated ones as rings, and theoretical limits as dashed lines, against noise."""
     lowest = min(float(to_degrees(row.true)) for pair in pairs for row in pair if row.true >= EXACT) / 2
-    for rows, color, name in zip(
-        zip(*pairs, strict=True), (NEGATIVE, POSITIVE), ("l₃ norm", "likelihood"), strict=True
-    ):
+    styles = (NEGATIVE, "l₃ norm"), (POSITIVE, "likelihood")
+    for rows, (color, name) in zip(zip(*pairs, strict=True), styles, strict=True):
         noise, exact = np.array([row.noise for row in rows]), np.array([row.true < EXACT for row in rows])
         true, estimated, limit = (
             to_degrees([getattr(row, field) for row in rows]) for field in ("true", "estimated", "limit")

@@ -30,14 +30,8 @@ REACH, N_BINS = 6.0, 61
 FINEST, N_FINE = 1e-18, 800
 """Smallest code at which densities are evaluated, narrower than rounding errors, and number of points on each side."""
 
-NARROW = 100
-"""Ratio of the largest to the smallest step below which powers of ten are too few labels."""
-
 ANGLES = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 90)
 """Labelled errors, in degrees."""
-
-SPREAD, MANY_DOTS = 0.8, 60
-"""Width of the dots of one number of components, relative to the distance to the next, and number of small dots."""
 
 Pixels = NDArray[np.uint8]
 
@@ -68,8 +62,10 @@ def set_title(axes: Axes, title: str, note: str) -> None:
     text.set_in_layout(False)  # a long one would make narrow axes still narrower
 
 
-def frame(axes: Axes, grid: Any = "y") -> None:
-    """Draw lines to read values by, and no box."""
+def frame(axes: Axes, grid: Any = "y", *, whole: bool = False) -> None:
+    """Draw lines to read values by, and no box; label whole numbers along x only if asked to."""
+    if whole:
+        axes.xaxis.set_major_locator(require("matplotlib.ticker").MaxNLocator(integer=True, min_n_ticks=1))
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(LINE)
     axes.grid(axis=grid, color=LINE, linewidth=0.7)
@@ -142,8 +138,7 @@ def draw_map(axes: Axes, components: Array, numbers: Index) -> None:
     ends = np.unique([0, len(numbers) - 1])
     axes.set_yticks(ends, [str(number) for number in numbers[ends]])
     axes.set(xlabel="feature", ylabel="component")
-    axes.xaxis.set_major_locator(require("matplotlib.ticker").MaxNLocator(integer=True, min_n_ticks=1))
-    frame(axes)
+    frame(axes, whole=True)
     axes.grid(visible=False)
 
 
@@ -180,8 +175,7 @@ def draw_errors(axes: Axes, errors: Array, angles: Array, within: float) -> None
         ticks[1.2 * lowest] = "exact"
     axes.set_yticks(list(ticks), list(ticks.values()))
     axes.set_yticks([], minor=True)
-    axes.xaxis.set_major_locator(require("matplotlib.ticker").MaxNLocator(integer=True, min_n_ticks=1))
-    frame(axes)
+    frame(axes, whole=True)
 
 
 def describe_near(angles: Array, within: float) -> str:
@@ -205,7 +199,7 @@ def draw_convergence(axes: Axes, history: Sequence[Iteration], quantity: str) ->
     if is_step and np.any(values > 0):
         axes.set_yscale("log")
         axes.set_yticks([], minor=True)
-        if np.max(values) < NARROW * np.min(values[values > 0]):
+        if np.max(values) < 100 * np.min(values[values > 0]):  # powers of ten are too few labels
             axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1))
@@ -304,13 +298,13 @@ def draw_stability(axes: Axes, found: Any, counts: Sequence[int], threshold: flo
     for place, i in enumerate(order):
         rank = np.argsort(-found.values[i], kind="stable")
         values, k = found.values[i][rank], len(rank)
-        x = 1 + np.arange(k) if len(order) == 1 else place + SPREAD * ((np.arange(k) + 0.5) / k - 0.5)
+        x = 1 + np.arange(k) if len(order) == 1 else place + 0.8 * ((np.arange(k) + 0.5) / k - 0.5)
         colors = np.where(values >= threshold, POSITIVE, WEAK).tolist()
         if len(order) == 1:
             spread = found.spread[i][rank]
             low, high = np.maximum(values - spread, 0), np.minimum(values + spread, 1)
             axes.vlines(x, low, high, colors=colors, linewidth=1.5, alpha=0.5)
-        axes.scatter(x, values, s=26 if k <= MANY_DOTS else 12, color=colors, linewidth=0, zorder=3)
+        axes.scatter(x, values, s=26 if k <= 60 else 12, color=colors, linewidth=0, zorder=3)
     if len(order) == 1:
         axes.set(xlim=(0.3, len(found.values[0]) + 0.7), xlabel="component, in the order of stability")
         axes.xaxis.set_major_locator(require("matplotlib.ticker").MaxNLocator(integer=True, min_n_ticks=1))

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 MARK = '<meta name="generator" content="elldict">'
 """Line by which pages are recognised, near their beginning."""
 
-HEAD_BYTES = 1000
-"""Number of bytes of a file that are searched for it."""
-
 
 def render(template: str, **values: Any) -> str:
     """Fill in a template; texts are escaped."""
@@ -57,7 +54,7 @@ def write_page(make: Callable[[], str], path: str | os.PathLike[str]) -> str:
     path = Path(path)
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as stream:
-            if MARK.encode() not in stream.read(HEAD_BYTES):
+            if MARK.encode() not in stream.read(1000):
                 message = "Not an elldict page; choose another name, or remove the file first"
                 raise FileExistsError(errno.EEXIST, message, os.fspath(path))
     page = make()
@@ -66,8 +63,8 @@ def write_page(make: Callable[[], str], path: str | os.PathLike[str]) -> str:
     return page
 
 
-def embed_drawing(draw: Callable[[Axes], None], label: str, size: tuple[float, float]) -> Any:
-    """Make an SVG element of a drawing of a size in inches; its text has the font of the page."""
+def embed_drawing(draw: Callable[[Axes], None], label: str, size: tuple[float, float] = (5.0, 3.1)) -> Any:
+    """Make an SVG element of a drawing of a size in inches, readable on a phone, in the font of the page."""
     look: Any = {"svg.fonttype": "none", "svg.hashsalt": label, "font.size": 10}
     stream = io.StringIO()
     with require("matplotlib").rc_context(look):

@@ -16,6 +16,9 @@ from elldict.samples.open import open_source
 MOST = {"images": 400, "bars": 12, "map": 10_000}
 """Components of a plot unless others are asked for, by the way they are drawn."""
 
+MOST_CODES, MOST_SAMPLES = 12, 5000
+"""Components whose codes are drawn, and evenly spaced samples."""
+
 
 def choose_kind(
     kind: str, shape: tuple[int, ...] | None, names: Sequence[str] | None, n_features: int
@@ -39,12 +42,8 @@ def choose_components(which: Sequence[int] | None, n_components: int, most: int)
     if which is None:
         return np.arange(min(n_components, most))
     index: NDArray[Any] = np.atleast_1d(np.asarray(which))
-    if (
-        index.ndim != 1
-        or index.dtype.kind not in "iu"
-        or not len(index)
-        or np.any((index < 0) | (index >= n_components))
-    ):
+    is_whole = index.ndim == 1 and index.dtype.kind in "iu" and len(index) > 0
+    if not is_whole or np.any((index < 0) | (index >= n_components)):
         raise ValueError(f"which must be numbers of components from 0 to {n_components - 1}. Got {which!r} instead.")
     return index.astype(np.intp)
 

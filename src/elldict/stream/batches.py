@@ -86,16 +86,12 @@ def continue_fit(model: LpEstimator, window: Array) -> Stream:
     unmixing, mixing, density, scale = (to_numpy(getattr(model, name)).astype(np.float64) for name in names)
     mean = np.asarray(model._offset, dtype=np.float64)
     std = 1 / unit if options.whiten else np.sqrt(density * scale**2 + model.noise_std_**2)
-    statistics = restore_statistics(mixing * std, mean, model._total_weight)
-    follower = begin(options, unmixing * unit, model._distribution.rescale(unit), statistics, model.n_iter_)
-    return Stream(window, n_seen=model.n_samples_seen_, follower=follower)
-
-
-def restore_statistics(columns: Array, mean: Array, n_samples: float) -> Statistics:
-    """Compute the moments that a fit implies: columns (n, m) are those of its mixing matrix times the std of codes."""
+    columns = mixing * std
     largest = float(np.max(np.abs(columns)) + np.max(np.abs(mean)))
     columns = columns / largest
-    return Statistics(n_samples, largest, mean / largest, columns @ columns.T)
+    statistics = Statistics(model._total_weight, largest, mean / largest, columns @ columns.T)
+    follower = begin(options, unmixing * unit, model._distribution.rescale(unit), statistics, model.n_iter_)
+    return Stream(window, n_seen=model.n_samples_seen_, follower=follower)
 
 
 def collect(model: LpEstimator, stream: Stream, X: Any, half_life: float, n_threads: int) -> Stream:
@@ -137,23 +133,18 @@ def follow(model: LpEstimator, stream: Stream, rows: Array, X: Any, half_life: f
     is_outdated = follower.n_new > max(DENSITY_SHARE * follower.path.weight, WINDOW_SHARE * len(stream.window))
     has_drifted, has_changed = follower.change.alarms
     if has_changed or (has_drifted and half_life == np.inf):
-        finding = describe_change(stream.n_seen, needed, is_drift=has_drifted)
+        message = (
+            f"{'Atoms drift' if has_drifted else 'The samples have changed'} before sample {stream.n_seen}. All errors "
+            f"are 1 until {needed} later samples are fitted; older ones are then forgotten, unless components still "
+            "fit. Set half_life if samples keep changing."
+        )
+        finding = Finding(DataChangedWarning, message)
         stream = replace(stream, is_collecting=True, window=rows[-needed:], findings=(finding,))
     elif is_outdated:
         follower = follower.refresh(stream.window)
     stream = replace(stream, follower=follower)
     publish(model, stream, X, with_codes=is_outdated)
     return stream
-
-
-def describe_change(n_seen: int, needed: int, *, is_drift: bool) -> Finding:
-    """Describe a change of the samples, and what happens now."""
-    return Finding(
-        DataChangedWarning,
-        f"{'Atoms drift' if is_drift else 'The samples have changed'} before sample {n_seen}. All errors are 1 until "
-        f"{needed} later samples are fitted; older ones are then forgotten, unless components still fit. Set half_life "
-        "if samples keep changing.",
-    )
 
 
 def publish(model: LpEstimator, stream: Stream, X: Any, *, with_codes: bool) -> None:

@@ -162,7 +162,6 @@ def begin(options: Options, unmixing: Array, law: Distribution, statistics: Stat
     """Begin with fitted atoms: rows (m, n) that map samples to codes, and the distribution of these."""
     whitening = choose_coordinates(statistics, options, len(unmixing))
     law = law.rescale(1 / whitening.unit)
-    assert isinstance(law.density, Density)
     lp: Objective | None = None
     if options.solver == "power" or options.refine is None:
         lp = SignedLp(options.p) if options.p > 2 else SmoothNorm(options.p)
