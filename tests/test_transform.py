@@ -98,9 +98,30 @@ def test_posterior_mean_increases_where_the_noise_is_larger_than_the_density_all
     """Without the limit, small codes would change their sign."""
     z = np.linspace(-3, 3, 601)[:, None]
     assert limit_noise(LAW, np.array([1.0])) < 1.2 * NOISE
-    found = Distribution(LAW).make_posterior_mean(np.array([1.0]))(z)
+    found = Distribution(LAW).make_posterior_mean(np.array([1.0]), is_known=False)(z)
     assert np.all(np.diff(found[:, 0]) > -1e-3)
     assert np.any(np.diff((z + 1.0 * LAW.score(z))[:, 0]) < -0.05)
+
+
+def test_posterior_mean_for_known_noise_lies_between_zero_and_the_code():
+    """Also where the density is narrower than the noise, as that of samples without noise is."""
+    z = np.linspace(-3, 3, 601)[:, None]
+    found = Distribution(LAW).make_posterior_mean(np.array([1.0]))(z)
+    assert np.all(found * z >= 0)
+    assert np.all(np.abs(found) <= np.abs(z))
+
+
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.NotIdentifiableWarning")  # noise of the size of the codes
+@pytest.mark.parametrize(("density", "noise"), [(0.3, 1.0), (0.2, 0.05), (0.1, 0.4), (0.3, 0.3)])
+def test_denoise_with_known_noise_has_nearly_the_smallest_error(density, noise):
+    X, dictionary, codes = make_bernoulli_gaussian(6000, 16, density=density, noise_std=noise, random_state=1)
+    Z = X @ dictionary.T
+    slab, spike = (np.exp(-0.5 * Z**2 / v) / np.sqrt(v) for v in (1 + noise**2, noise**2))
+    best = density * slab / (density * slab + (1 - density) * spike) * Z / (1 + noise**2)
+    found = LpDictionaryLearning(error_bars=False).fit(X).denoise(X, noise_std=noise)
+    smallest, error = np.mean((best - codes) ** 2), np.mean((found - codes @ dictionary) ** 2)
+    rotated = 1 + 3 * 15 * noise**2 / 6000  # at most: codes of the fitted atoms have a little more noise
+    assert smallest < error < 1.12 * rotated * smallest
 
 
 def test_noise_that_is_part_of_the_density_is_not_lowered():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
@@ -56,32 +57,42 @@ class Distribution:
 
         return compute
 
-    def make_posterior_mean(self, noise: Array) -> Rule:
+    def make_posterior_mean(self, noise: Array, *, is_known: bool = True) -> Rule:
         """Make the rule for posterior means of codes with noise of standard deviation s (m,), by Tweedie's formula.
 
         E[x | z] = z + s^2 (log q)'(z), for the density q of a noisy code. For normalised samples, q is the density of
         z / c, c^2 = |z|^2 + median. The noise of z / c has standard deviation s / c if that of c, a sum over all codes,
-        is neglected; so E[x | z] = z + c (s / c)^2 (log q)'(z / c).
+        is neglected; so E[x | z] = z + c (s / c)^2 (log q)'(z / c). Noise that is not known is limited by q.
         """
         if np.all(noise == 0):
             return lambda Z: Z
-        if self.normalization is None:
-            variance = limit_noise(self.density, noise) ** 2
-            return lambda Z: np.asarray(Z + variance * self.density.score(Z))
-        median = self.normalization.median
-        largest = limit_noise(self.density, noise / math.sqrt(median))
+        median = 0.0 if self.normalization is None else self.normalization.median
+        scale = math.sqrt(median) or 1.0
+        largest = np.full(len(noise), np.inf) if is_known else limit_noise(self.density, noise / scale)
 
         def compute(Z: Array) -> Array:
-            c = np.sqrt(np.sum(Z * Z, axis=1, keepdims=True) + median)
-            return np.asarray(Z + c * np.minimum(noise / c, largest) ** 2 * self.density.score(Z / c))
+            c = np.sqrt(np.sum(Z * Z, axis=1, keepdims=True) + median) if median else np.ones((len(Z), 1))
+            return np.asarray(Z + c * shift(self.density, Z / c, np.minimum(noise / c, largest)))
 
         return compute
+
+
+def shift(density: Density | SpikeSlab, Z: Array, noise: Array) -> Array:
+    """Compute s^2 (log q)'(z), limited, because a fitted density q may vary within the noise.
+
+    A zero-mean code is moved towards zero, at most as far as there; another one by its size or by s at most.
+    """
+    furthest = np.where(density.has_offsets, np.maximum(np.abs(Z), noise), np.abs(Z))
+    moved = noise**2 * density.score(Z)
+    outwards = np.where(density.has_offsets, furthest, 0)
+    return np.where(Z > 0, np.clip(moved, -furthest, outwards), np.clip(moved, -outwards, furthest))
 
 
 @dataclass(frozen=True)
 class SpikeSlab:
     """Codes that are zero or Gaussian, plus Gaussian noise."""
 
+    has_offsets: ClassVar[bool] = False  # the mean is zero
     density: Array  # (m,) probability that a code is not zero
     scale: Array  # (m,) standard deviation of the codes that are not zero, without noise
     noise_std: float

@@ -98,7 +98,7 @@ class Estimate:
         return gather(self.samples, self.whitening, order, self.moments)
 
     def gather_all(self, order: Order | None = None, model: Model = None) -> Subset:
-        """Collect all samples by their position, with those of an order for second derivatives, for a model."""
+        """Collect all samples by their position."""
         return gather_all(self.samples, self.whitening, order, self.moments, model)
 
     @property
@@ -159,9 +159,7 @@ def wants_error_bars(estimate: Estimate, options: Options, exact: Mask) -> bool:
     if not options.error_bars or estimate.state.reason is Reason.STOPPED:
         return False
     m, k = estimate.state.A.shape
-    if m < k:  # parts may find different atoms of the same dictionary: not an error
-        return False
-    return not np.all(exact)
+    return m == k and not np.all(exact)  # of fewer atoms, parts may find others of the same dictionary: not an error
 
 
 def find_exact_atoms(estimate: Estimate) -> Mask:

@@ -200,7 +200,7 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         noise = np.full(self.n_components_, self.noise_std_)
         if noise_std is not None:
             noise = noise_std * np.linalg.norm(to_numpy(self.unmixing_), axis=1)
-        return chain(widen, self._distribution.make_posterior_mean(noise))
+        return chain(widen, self._distribution.make_posterior_mean(noise, is_known=noise_std is not None))
 
     def score_samples(self, X: Any) -> FloatArray:
         """Compute the log-likelihood of each sample under the fitted model.
