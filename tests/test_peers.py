@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning
-from elldict._old.solver.directions import random_orthonormal
 from elldict.metrics import match_atoms
+from elldict.solver.starts import draw_start
 from experiments import peers
 from experiments.peers.manifolds import SmoothedL1, riemannian_step
 from experiments.peers.orthonormal import keep_largest
@@ -76,7 +76,7 @@ def test_gradient_steps_end_where_the_power_method_ends(easy):
 
 def test_a_riemannian_step_stays_on_its_manifold(rng):
     needs("RiemannianGradient")
-    for A in (random_orthonormal(1, 5, rng)[0], random_orthonormal(3, 5, rng), random_orthonormal(5, 5, rng)):
+    for A in (draw_start(1, 5, rng)[0], draw_start(3, 5, rng), draw_start(5, 5, rng)):
         rows = np.atleast_2d(riemannian_step(A, rng.standard_normal(A.shape), 0.25))
         np.testing.assert_allclose(rows @ rows.T, np.eye(len(rows)), atol=1e-12)
 

@@ -1,4 +1,4 @@
-"""A clock for fits that stands still while the benchmark looks at them."""
+"""A clock for fits that is stopped while a benchmark records intermediate results."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 Matrix = NDArray[Any]
-ALL_UNTIL, LATER_EVERY = 40, 1.05
-"""So many views are all kept; later ones only when 5 % more time has passed, so that slow fits do not fill memory."""
+ALL_UNTIL, LATER_EVERY = 40, 1.05  # views that are all kept; factor of time between later ones, to limit memory
 
 
 @dataclass(frozen=True)
 class View:
-    """What a solver had after some time."""
+    """An intermediate result of a solver and its time."""
 
     seconds: float
     seen: Matrix
@@ -25,20 +24,20 @@ class View:
 
 @dataclass
 class Watch:
-    """Time of one fit, and views of what it had on the way. Copies are made during the fit, scores after it."""
+    """Time of one fit, and copies of its intermediate results, which are scored after it."""
 
     views: list[View] = field(default_factory=list)
-    _began: float = field(default_factory=time.perf_counter)
+    _started: float = field(default_factory=time.perf_counter)
     _aside: float = 0.0
 
     @property
     def seconds(self) -> float:
         """Time of the solver alone."""
-        return time.perf_counter() - self._began - self._aside
+        return time.perf_counter() - self._started - self._aside
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What happens in here does not count."""
+        """Stop the clock in a block."""
         left = time.perf_counter()
         try:
             yield
@@ -46,13 +45,13 @@ class Watch:
             self._aside += time.perf_counter() - left
 
     def look(self, take: Callable[[], Matrix]) -> None:
-        """Keep a view: whatever `take` gives, from which `translate` makes atoms later."""
+        """Record what `take` returns, from which `translate` computes atoms later."""
         seconds = self.seconds
         with self.aside():
             if len(self.views) < ALL_UNTIL or seconds > LATER_EVERY * self.views[-1].seconds:
                 self.views.append(View(seconds, take()))
 
     def translate(self, to_atoms: Callable[[Matrix], Matrix]) -> None:
-        """Make atoms of what was seen."""
+        """Compute atoms from what was recorded."""
         with self.aside():
             self.views = [replace(view, seen=to_atoms(view.seen)) for view in self.views]

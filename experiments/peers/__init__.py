@@ -1,7 +1,7 @@
-"""What elldict is compared with: one adapter a method, thin over a library that is well kept.
+"""Baselines: one adapter per method, over a well-maintained library.
 
-Settings are arguments, so that the reproduction and the benchmarks run the same code with what each states. Optional
-libraries are imported by `fit`; one that is not there is named by `MissingPackageError`.
+Settings are arguments, so that the reproduction and the benchmarks run the same code. Optional libraries are imported
+by `fit`, which raises `MissingPackageError` if one is not installed.
 """
 
 from experiments.peers.base import MissingPackageError, Peer

@@ -1,8 +1,8 @@
-"""Independent component analysis: FastICA by scikit-learn, Picard by python-picard.
+"""Independent component analysis: FastICA from scikit-learn, Picard from python-picard.
 
-Both work in float64: in float32 FastICA never comes to rest on some samples, and Picard's line search meets rounding.
-Both whiten by the sampled covariance, so that their unmixing matrices are orthogonal only up to its error: the nearest
-orthonormal matrix is closer to an orthogonal dictionary, and is what counts here.
+Both use float64: in float32 FastICA does not converge on some samples, and rounding stops Picard's line search.
+Both whiten with the sample covariance, so that their unmixing matrices are orthogonal only up to its sampling error.
+The nearest orthonormal matrix is closer to an orthogonal dictionary, and is what we compare.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from typing import Any, Self
 import numpy as np
 from sklearn import decomposition
 
-from elldict._old.solver.directions import polar
+from elldict.solver.steps import polar
 from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer, required
 
-COLUMNS_PER_FEATURE = 2
-"""Codes of so many samples per feature tell the unmixing matrix; 2 leave the least squares well conditioned."""
+COLUMNS_PER_FEATURE = 2  # samples per feature whose codes give the unmixing matrix; 2 are well conditioned
 
 
 @dataclass
 class FastICA(Peer):
-    """What most users would pick today, with the defaults of scikit-learn but for `max_iter`, which is 200 there.
+    """FastICA with the defaults of scikit-learn except `max_iter`, which is 200 there.
 
     `whiten_solver="eigh"`, which its documentation says can be faster for many samples, was 10 to 20 % faster than
     "svd" at n = 32 and 64 on one thread. `fun` is "logcosh", "exp" or "cube".
@@ -42,7 +41,7 @@ class FastICA(Peer):
     random_state: Any = None
 
     def fit(self, X: Any, watch: Watch | None = None) -> Self:
-        """Given a contrast as a function, FastICA runs the same code and can be watched."""
+        """Fit atoms; if watched, with a contrast that records its codes, for which FastICA runs the same code."""
         samples = np.asarray(X, dtype=np.float64)
         views = None if watch is None else CodeViews(samples, watch)
         model = decomposition.FastICA(
@@ -64,7 +63,7 @@ class FastICA(Peer):
 class Picard(Peer):
     """Picard-O: preconditioned L-BFGS over orthogonal matrices, with the defaults of python-picard.
 
-    It computes its contrast with numexpr where that is installed, on `threads` threads; None leaves their number alone.
+    It computes its contrast with numexpr if installed, with `threads` threads; None: the default of numexpr.
     """
 
     module = "picard"
@@ -77,7 +76,7 @@ class Picard(Peer):
     random_state: Any = None
 
     def fit(self, X: Any, watch: Watch | None = None) -> Self:
-        """Its default density is asked for the score once an iteration, line searches apart: there it is watched."""
+        """Fit atoms; if watched, its density records codes once per iteration."""
         picard = required("picard", self.package)
         samples = np.asarray(X, dtype=np.float64)
         if self.threads is not None and importlib.util.find_spec("numexpr") is not None:
@@ -89,7 +88,7 @@ class Picard(Peer):
         whitening, rotation, _, n_iter = picard.picard(
             samples.T,
             fun=density,
-            check_fun=False,  # a density of its own need not be checked
+            check_fun=False,  # its own density is correct
             ortho=True,
             max_iter=self.max_iter,
             tol=self.tol,
@@ -109,7 +108,7 @@ Contrast = Callable[[Matrix], tuple[Matrix, Matrix]]
 
 
 class CodeViews:
-    """ICA shows its codes to its contrast once an iteration: codes of a few samples tell the unmixing matrix."""
+    """Codes of a few samples, recorded once per iteration, from which the unmixing matrix is computed."""
 
     def __init__(self, X: Matrix, watch: Watch) -> None:
         self.watch = watch
@@ -118,16 +117,16 @@ class CodeViews:
             self.samples = X[: self.n_columns] - X.mean(axis=0)
 
     def watched(self, contrast: Contrast) -> Contrast:
-        """The contrast, that keeps a view of the codes (n, r) it is given."""
+        """Return the contrast, extended to record its codes (n, r)."""
 
-        def look_and_call(codes: Matrix) -> tuple[Matrix, Matrix]:
+        def record_and_call(codes: Matrix) -> tuple[Matrix, Matrix]:
             self.watch.look(codes[:, : self.n_columns].copy)
             return contrast(codes)
 
-        return look_and_call
+        return record_and_call
 
     def translate(self) -> None:
-        """Codes are B (x - mean): least squares over the samples that were kept give B."""
+        """Compute B from codes B (x - mean) of the recorded samples, by least squares."""
         with self.watch.aside():
             inverse = np.linalg.pinv(self.samples)
         self.watch.translate(lambda codes: (inverse @ codes.T).T)
@@ -148,4 +147,4 @@ def _cube(codes: Matrix) -> tuple[Matrix, Matrix]:
 
 
 CONTRASTS: dict[str, Contrast] = {"logcosh": _logcosh, "exp": _exp, "cube": _cube}
-"""scikit-learn's, under its names: g of the codes, and the mean of its derivative."""
+"""Contrasts of scikit-learn: g of the codes, and the mean of its derivative."""
