@@ -1,1 +1,1 @@
-"""Shared by all experiments: stored results, worker processes, the machine, a clock, the style of pictures."""
+"""Shared by all experiments: stored results, worker processes, the machine, the style of pictures."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import time
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -28,26 +27,6 @@ def made_by(threads: int, distributions: Iterable[str]) -> dict[str, Any]:
         "versions": {name: version for name, version in versions.items() if version},
         "source": hash_source(),
     }
-
-
-def busy_share(seconds: float) -> float | None:
-    """Measure the fraction of all cores that other processes use for some seconds; None if the system has no counts."""
-    before, own = _count_jiffies(), time.process_time()
-    time.sleep(seconds)
-    after, own = _count_jiffies(), time.process_time() - own  # BLAS threads of this process may still be active
-    if before is None or after is None or after[1] == before[1]:
-        return None
-    others = after[0] - before[0] - own * os.sysconf("SC_CLK_TCK")
-    return round(max(others, 0.0) / (after[1] - before[1]), 3)
-
-
-def _count_jiffies() -> tuple[int, int] | None:
-    """Read the busy and the total time of all cores since the system started."""
-    try:
-        fields = [int(word) for word in Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
-    except (OSError, ValueError, IndexError):
-        return None
-    return sum(fields) - fields[3] - fields[4], sum(fields)  # busy: without idle and waiting for disks
 
 
 def find_version(name: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,25 +74,18 @@ class Record:
 class Store:
     """Records by key, in a file to which a run only appends.
 
-    Lines are sorted by key when a run ends, so that the file does not depend on the order of the work. With `history`
-    they stay in the order of time, and a cell that is measured again keeps all of them.
+    Lines are sorted by key when a run ends, so that the file does not depend on the order of the work.
     """
 
-    def __init__(self, path: Path, *, history: bool = False) -> None:
-        self.path, self.history = path, history
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.records: dict[str, Record] = {}
         if path.exists():
             self._read()
 
     def _read(self) -> None:
         """Read the file; a later line of a cell replaces an earlier one."""
-        for record in _read_records(self.path):
-            self._keep(record)
-
-    def _keep(self, record: Record) -> None:
-        key = record.key
-        self.records.pop(key, None)  # moves it to the end, the order of time
-        self.records[key] = record
+        self.records.update((record.key, record) for record in _read_records(self.path))
 
     def get(self, cell: Keyed) -> Record | None:
         """Return the result of a cell, None if it has not been run."""
@@ -113,12 +106,11 @@ class Store:
                 yield
             finally:
                 del self._descriptor
-                if not self.history:
-                    self._sort()
+                self._sort()
 
     def add(self, record: Record) -> None:
         """Write a record; it is on disk when this returns."""
-        self._keep(record)  # first: if Ctrl-C interrupts the lines below, sorting at the end writes it
+        self.records[record.key] = record  # first: if Ctrl-C interrupts the lines below, sorting at the end writes it
         line = record.line
         while line:  # usually one call
             line = line[os.write(self._descriptor, line) :]
@@ -128,16 +120,6 @@ class Store:
         """Write one line per key, sorted."""
         with open_atomic(self.path) as stream:
             stream.writelines(self.records[key].line for key in sorted(self.records))
-
-
-def latest(records: Iterable[Record], group: str) -> list[dict[str, Any]]:
-    """Return the rows that have the machine and versions of the last row of their group.
-
-    Times of a group are compared with each other, so they must come from the same machine and versions.
-    """
-    rows = [record.row for record in records]
-    made = {row[group]: row["made_by"] for row in rows}
-    return [row for row in rows if row["made_by"] == made[row[group]]]
 
 
 def _read_records(path: Path) -> Iterator[Record]:

@@ -5,7 +5,7 @@ by `fit`, which raises `MissingPackageError` if one is not installed.
 """
 
 from experiments.peers.base import MissingPackageError, Peer
-from experiments.peers.dictionary_learning import KSVD, MiniBatch, Spams
+from experiments.peers.dictionary_learning import KSVD, MiniBatch
 from experiments.peers.ica import FastICA, Picard
 from experiments.peers.manifolds import RiemannianGradient, TrustRegionL1
 from experiments.peers.orthonormal import PCA, TopKProcrustes
@@ -19,7 +19,6 @@ __all__ = [
     "Peer",
     "Picard",
     "RiemannianGradient",
-    "Spams",
     "TopKProcrustes",
     "TrustRegionL1",
 ]

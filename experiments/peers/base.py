@@ -8,11 +8,9 @@ from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.harness.watch import Matrix, Watch
-
-__all__ = ["Matrix", "MissingPackageError", "Peer", "make_rng", "required"]
-
+Matrix = NDArray[Any]
 INSTALLED_BY = "pip install -e '.[reproduce,bench]'"
 
 
@@ -27,13 +25,8 @@ class Peer(ABC):
     n_iter_: int
 
     @abstractmethod
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:
-        """Fit atoms to samples as rows (r, n); `watch` may record intermediate results."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All that the result depends on except samples and seed."""
-        return {name: value for name, value in vars(self).items() if name != "random_state" and not name.endswith("_")}
+    def fit(self, X: Any) -> Self:
+        """Fit atoms to samples as rows (r, n)."""
 
 
 class MissingPackageError(ImportError):

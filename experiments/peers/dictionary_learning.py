@@ -1,4 +1,4 @@
-"""Dictionary learning: K-SVD from dictlearn, online learning from scikit-learn and from SPAMS."""
+"""Dictionary learning: K-SVD from dictlearn, online learning from scikit-learn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.decomposition import MiniBatchDictionaryLearning
 
-from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer, make_rng, required
 
 
@@ -30,7 +29,7 @@ class KSVD(Peer):
     max_iter: int = 100
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any) -> Self:
         """Fit as many atoms as features."""
         dictlearn = required("dictlearn", self.package)
         samples = np.asarray(X, dtype=np.float64)
@@ -82,39 +81,10 @@ class MiniBatch(Peer):
     algorithm: str = "cd"
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any) -> Self:
         """Fit atoms; iterations are passes over the data, not over batches."""
         model = MiniBatchDictionaryLearning(
             X.shape[1], alpha=self.alpha, fit_algorithm=self.algorithm, random_state=self.random_state
         ).fit(X)
         self.components_, self.n_iter_ = model.components_, int(model.n_iter_)
-        return self
-
-
-@dataclass
-class Spams(Peer):
-    """Online dictionary learning in C++, from the package spams-bin.
-
-    `lambda1` has the smallest error on three small problems (n = 16 and 32, noise 0.2): 0.15 and 0.3 were equally good,
-    0.5 and 1 worse. It has no seed; two fits to the same samples gave the same atoms.
-    """
-
-    module = "spams"
-    package = "spams-bin"
-
-    lambda1: float = 0.3
-    max_iter: int = 1000
-    threads: int = 1
-
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
-        """Fit atoms to samples as columns, in Fortran order."""
-        atoms = required("spams", self.package).trainDL(
-            np.asfortranarray(X.T),
-            K=X.shape[1],
-            lambda1=self.lambda1,
-            iter=self.max_iter,
-            numThreads=self.threads,
-            verbose=False,
-        )
-        self.components_, self.n_iter_ = atoms.T, self.max_iter
         return self

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 
 from elldict.solver.starts import draw_start
-from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer, make_rng, required
 
 
@@ -41,7 +40,7 @@ class RiemannianGradient(Peer):
     tol: float = 1e-6
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any) -> Self:
         """Fit atoms from a random start."""
         samples = np.asarray(X, dtype=np.float64)
         n = samples.shape[1]
@@ -68,8 +67,8 @@ class TrustRegionL1(Peer):
 
     Each atom is searched for in the orthogonal complement of those already found (deflation); the last one is what
     remains. There is no rounding by linear programming afterwards, which the paper does not mention either. `mu` is
-    that of the authors' code, in units in which active codes have variance one; `max_iter` limits the outer iterations per
-    atom, which stop when the norm of the gradient is at most `tol`. Iterations are summed over all atoms.
+    that of the authors' code, in units in which active codes have variance one; `max_iter` limits the outer iterations
+    per atom, which stop when the norm of the gradient is at most `tol`. Iterations are summed over all atoms.
     """
 
     module = "pymanopt"
@@ -80,7 +79,7 @@ class TrustRegionL1(Peer):
     tol: float = 1e-6
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any) -> Self:
         """Fit atoms, in the order in which they are found."""
         samples = np.asarray(X, dtype=np.float64)
         n = samples.shape[1]

@@ -12,7 +12,6 @@ from sklearn import decomposition
 
 from elldict import LpDictionaryLearning
 from elldict.solver.steps import polar
-from experiments.harness.watch import Watch
 from experiments.peers.base import Matrix, Peer
 
 
@@ -25,7 +24,7 @@ class PCA(Peer):
 
     center: bool = True
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any) -> Self:
         """Fit atoms and `mean_`."""
         samples = np.asarray(X)
         self.n_iter_ = 1
@@ -67,7 +66,7 @@ class TopKProcrustes(Peer):
     start_max_iter: int = 1000
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any) -> Self:
         """Fit atoms; iterations are those after the start."""
         samples = np.asarray(X)
         start = LpDictionaryLearning(

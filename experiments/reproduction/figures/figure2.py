@@ -72,7 +72,7 @@ def draw() -> Figure:
         axes.plot_surface(
             *np.moveaxis(points * (1 + RELIEF * heights[..., None]), -1, 0),
             facecolors=COLOURS(heights),
-            lightsource=LightSource(azdeg=225, altdeg=45),
+            lightsource=LightSource(azdeg=20, altdeg=50),
             rcount=N_ANGLES,
             ccount=N_ANGLES,
             antialiased=False,

@@ -121,7 +121,7 @@ def _make_table(runs: Sequence[Run]) -> Table:
 
 def _judge(runs: Sequence[Run], factors: Sequence[float]) -> Iterator[Claim]:
     text = "The second stage is linear, with factor θ = 1/10, on the sphere and on the orthogonal group."
-    found = f"Fitted factors {span(list(factors), '.4f')} in {len(factors)} runs." if factors else ""
+    found = f"Fitted factors {span(list(factors), '.4f')} in {len(factors)} runs."
     yield judge(text, [abs(factor / DENSITY - 1) < NEAR for factor in factors], found)
     first = [run.n_first for run in runs]
     found = f"{min(first)} to {max(first)}, up to n = {max(run.n for run in runs)}; up to {FEW} is few." if runs else ""

@@ -301,7 +301,9 @@ def _draw_contour(panel: Axes, at_x: NDArray[np.generic], at_y: NDArray[np.gener
     """Draw the line at an error of EDGE, if there is one, with a white border."""
     if np.nanmin(errors, initial=np.inf) < EDGE < np.nanmax(errors, initial=-np.inf):
         for width, shade in ((4.2, "white"), (2.2, colour)):
-            panel.contour(at_x, at_y, np.log(errors), levels=[np.log(EDGE)], colors=[shade], linewidths=width)
+            panel.contour(
+                at_x, at_y, np.log(errors), levels=[np.log(EDGE)], colors=[shade], linewidths=width, linestyles="-"
+            )
 
 
 EXPERIMENT = Experiment("figure5", "Figure 5", list_cells, make_section)

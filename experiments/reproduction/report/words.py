@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 NARROW_SPACE = "\u202f"
 SIGN = f"{NARROW_SPACE}%"
@@ -16,8 +16,8 @@ def bare(fraction: float) -> str:
         return "0"
     if abs(fraction) < LEAST:
         return f"<{NARROW_SPACE}{100 * LEAST:g}"
-    digits = np.format_float_positional(100 * fraction, 3, unique=False, fractional=False, trim="k")
-    return digits.rstrip(".")
+    decimals = max(0, 2 - math.floor(math.log10(100 * abs(fraction))))
+    return f"{100 * fraction:.{decimals}f}"
 
 
 def percent(fraction: float) -> str:
@@ -44,7 +44,9 @@ def duration(seconds: float) -> str:
 
 
 def span(numbers: list[float], digits: str = ".2f") -> str:
-    """Format the range of numbers; one number if its ends look the same."""
+    """Format the range of numbers; one number if its ends look the same; nothing if there are none."""
+    if not numbers:
+        return ""
     low, high = f"{min(numbers):{digits}}", f"{max(numbers):{digits}}"
     return low if low == high else f"{low} to {high}"
 

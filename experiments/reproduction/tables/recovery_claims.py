@@ -100,7 +100,7 @@ def judge_times(reader: Reader) -> Iterator[Claim]:
     found, _ = reader.select(PAPERS, needs=["rtr"])
     held = [row.seconds["rtr"] == max(row.seconds.values()) for row in found]
     ratios = [row.seconds["rtr"] / row.seconds["l3"] for row in found]
-    more = f"{span(ratios, '.0f')} times the time of ℓ₃" if ratios else ""
+    more = f"{span(ratios, '.0f')} times the time of ℓ₃"
     yield count_rows("RTR is the slowest of the paper's methods.", held, more)
 
 
@@ -134,9 +134,8 @@ def judge_agreement(reader: Reader, names: Sequence[str]) -> Iterator[Claim]:
     yield count_rows(text, held, *exceptions, what="entries agree", ours=True)
     if any(not row.corruption for row in reader.rows):
         text = f"The errors of {labels} are those of theory, within {whole_percent(EXPECTED)}."
-        more = f"measured / theory {span(ratios)}" if ratios else ""
         held = [abs(ratio - 1) <= EXPECTED for ratio in ratios]
-        yield count_rows(text, held, more, what="entries agree", ours=True)
+        yield count_rows(text, held, f"measured / theory {span(ratios)}", what="entries agree", ours=True)
 
 
 def _describe(name: str, row: Row) -> str:

@@ -59,8 +59,7 @@ def _judge(reader: Reader) -> Iterator[Claim]:
     found, _ = reader.select(["default"], lambda row: row.noise_std > 0)
     ratios = [row.errors["default"] / (compute_theory(row.row, LAYOUT.column("default")) or 1) for row in found]
     text = f"The error of elldict is within {whole_percent(NEAR)} of the Cramér-Rao bound."
-    more = f"error over bound {span(ratios)}" if ratios else ""
-    yield count_rows(text, [ratio < 1 + NEAR for ratio in ratios], more, ours=True)
+    yield count_rows(text, [ratio < 1 + NEAR for ratio in ratios], f"error over bound {span(ratios)}", ours=True)
     yield from judge_agreement(reader, ("l3", "l4"))
 
 
