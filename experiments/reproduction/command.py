@@ -91,7 +91,7 @@ def reproduce(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     store = Store(options.out / "results.jsonl")
     files = {"mnist": str(size.source.path)} if size.source.path else {}
-    with show_progress() as tell:
+    with show_progress() as show:
         n_new = run_cells(
             cells,
             store,
@@ -99,7 +99,7 @@ def reproduce(options: argparse.Namespace) -> None:
             budget=options.budget,
             files=files,
             retry_failed=options.retry_failed,
-            tell=tell,
+            show=show,
         )
     results, facts = Results(store), describe(cells, store)
     facts = {"Command": format_command(options), **facts, "Machine": "; ".join(results.machines(cells)) or "none yet"}
@@ -132,11 +132,11 @@ def format_command(options: argparse.Namespace) -> str:
     return " ".join(parts)
 
 
-Teller = Callable[[int, int, list[Cell]], None]
+Progress = Callable[[int, int, list[Cell]], None]
 
 
 @contextmanager
-def show_progress() -> Iterator[Teller]:
+def show_progress() -> Iterator[Progress]:
     """Show a bar on a terminal, and lines in a log."""
     if not sys.stderr.isatty():
         last = time.monotonic()

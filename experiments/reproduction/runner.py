@@ -26,11 +26,11 @@ def run(
     budget: float | None = None,
     files: Mapping[str, str] | None = None,
     retry_failed: bool = False,
-    tell: Callable[[int, int, list[Cell]], None] = lambda *_: None,
+    show: Callable[[int, int, list[Cell]], None] = lambda *_: None,
 ) -> int:
     """Run the cells that are not stored, `jobs` at a time, for at most `budget` seconds; return how many have ended.
 
-    Each result is stored at once. A cell that fails is stored as failed, and run again only with `retry_failed`. `tell`
+    Each result is stored at once. A cell that fails is stored as failed, and run again only with `retry_failed`. `show`
     is called with the number of results, the number of cells to run, and the cells in progress.
     """
     left = sorted((cell for cell in set(cells) if is_open(cell, store, retry_failed)), key=rank)
@@ -43,7 +43,7 @@ def run(
         return left.pop() if left and not is_over else None
 
     with store.writing(), Pool(partial(attempt, files=dict(files or {})), jobs, deadline=deadline) as pool:
-        for cell, found in pool.results(next_cell, lambda: tell(len(done), n_all, pool.busy)):
+        for cell, found in pool.results(next_cell, lambda: show(len(done), n_all, pool.busy)):
             store.add(fail(cell, found.reason, found.seconds) if isinstance(found, Lost) else found)
             done.append(cell)
     return len(done)

@@ -20,7 +20,7 @@ from experiments.reproduction.experiment import (
     judge,
 )
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import SIGN, bare, whole_percent
 from experiments.reproduction.results import Results
 
@@ -105,7 +105,7 @@ def _make_table(results: Results, size: Size) -> Table:
             entries.append(Entry(text, (f"median {bare(np.median(errors))}",)) if errors else absent_entry(summary))
         rows.append(tuple(entries))
     caption = f"Fits with an error below {EXACT_WORDS}, and the median error in per cent."
-    return Table(caption, ("n", "r", *(LOOKS[name].label for name in METHODS)), tuple(rows), n_heads=2)
+    return Table(caption, ("n", "r", *(STYLES[name].label for name in METHODS)), tuple(rows), n_heads=2)
 
 
 def _judge(found: Errors) -> Iterator[Claim]:

@@ -25,7 +25,7 @@ from experiments.reproduction.experiment import (
     judge,
 )
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import thousands, whole_percent
 from experiments.reproduction.results import Results
 
@@ -67,7 +67,7 @@ def make_section(results: Results, size: Size) -> Section:
             if errors := results.numbers(list_trials(name, r, size)):
                 curve[r] = float(np.mean(np.array(errors) < RECOVERED))
     needs = {name: _format_needs(curves[name]) for name in ("l3", "l6", "default")}
-    listed = ", ".join(f"{number} for {LOOKS[name].label}" for name, number in needs.items() if number)
+    listed = ", ".join(f"{number} for {STYLES[name].label}" for name, number in needs.items() if number)
     return Section(
         "How many samples are needed",
         f"Samples from which half of the trials recover {N} atoms: {listed or 'not run yet'}.",
@@ -117,7 +117,7 @@ def _make_table(curves: dict[str, Curve], results: Results, size: Size) -> Table
         measured = _format_needs(curve)
         theory = "" if name == "default" else thousands(round(compute_needs(float(name[1:]))))
         entry = Entry(measured) if measured else absent_entry(results.summary(cells))
-        rows.append((Entry(LOOKS[name].label), entry, Entry(theory)))
+        rows.append((Entry(STYLES[name].label), entry, Entry(theory)))
     caption = f"Samples at which half of the trials succeed, and at which theory has an error of {RECOVERED:.0%}."
     return Table(caption, ("Method", "Measured", "Theory"), tuple(rows))
 
@@ -156,7 +156,7 @@ def draw(curves: dict[str, Curve]) -> Figure:
     for name, curve in curves.items():
         if name != "default":
             needs = compute_needs(float(name[1:]))
-            axes.axvline(needs, color=LOOKS[name].colour, linestyle=(0, (1, 3)), linewidth=1.6)
+            axes.axvline(needs, color=STYLES[name].colour, linestyle=(0, (1, 3)), linewidth=1.6)
         if curve:
             axes.plot(list(curve), list(curve.values()), **drawing.style_line(name))
     drawing.scale_counts(axes, (300, 1000, 3000, 10_000, 30_000))

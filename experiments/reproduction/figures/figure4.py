@@ -142,11 +142,11 @@ def draw(runs: Runs, all_n: Sequence[int]) -> Figure:
 def _draw_panel(panel: Axes, runs: Runs, constraint: str, all_n: Sequence[int]) -> None:
     longest = 10
     for number, n in enumerate(all_n):
-        for name, look, style in (("power", "l4", "-"), ("gradient", "gradient", "--")):
+        for name, method, style in (("power", "l4", "-"), ("gradient", "gradient", "--")):
             group = sorted(runs[name, constraint, n], key=lambda run: len(run.errors))
             if group:
                 errors = group[len(group) // 2].errors
-                colour = drawing.shade(look, number, len(all_n))
+                colour = drawing.shade(method, number, len(all_n))
                 panel.plot(errors, color=colour, linestyle=style, linewidth=2, label=f"{NAMES[name]}, n = {n}")
                 longest = max(longest, next((t for t, e in enumerate(errors) if e < LOWEST), len(errors)))
     panel.set(xscale="log", xlim=(1, longest), xlabel="iteration", ylabel="error")

@@ -19,7 +19,7 @@ from experiments.harness.axes import INK, MUTED, TILE
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict, judge
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import percent, thousands, whole_percent
 from experiments.reproduction.results import Results
 
@@ -189,9 +189,9 @@ def _make_table(found: Sequence[Found]) -> Table:
         agreement = Entry(f"{n_agree} of {n_run}", tone=tone)
         heads = Entry(f"({f.map.letter})"), Entry(f"{NAMES[f.map.x]}, {NAMES[f.map.y]}"), Entry(f.map.fixed_words())
         rows.append((*heads, agreement, Entry(ratio), *counts))
-    columns = ("Map", "Vary", "Fixed", "As theory says", "Measured / theory", "Recovered, ℓₚ", "Recovered, elldict")
+    columns = ("Map", "Vary", "Fixed", "As predicted", "Measured / theory", "Recovered, ℓₚ", "Recovered, elldict")
     caption = (
-        f"Squares on the side of {whole_percent(EDGE)} that theory says; median of measured over theory where theory "
+        f"Squares on the predicted side of {whole_percent(EDGE)}; median of measured over theory where theory "
         "is below half of that; and squares recovered."
     )
     return Table(caption, columns, tuple(rows), n_heads=3)
@@ -212,27 +212,29 @@ def _judge(found: Sequence[Found], results: Results, size: Size) -> Iterator[Cla
     n_more = sum(ours and not lp for lp, ours in known)
     more = f"{sum(held)} of {len(held)} squares with an error below {whole_percent(EDGE)} of ℓ₃, and {n_more} others."
     yield judge(text, held, more, ours=True)
-    yield _judge_warnings(results, size)
+    yield _judge_warnings(results, size, "lp", "the power method")
+    yield _judge_warnings(results, size, "default", "elldict")
 
 
 def _judge_theory(found: Sequence[Found]) -> Claim:
-    text = "The transition is where theory says."
+    text = "The transition is where theory predicts it."
     n_run, n_agree = sum(int(np.sum(f.is_run)) for f in found), sum(int(np.sum(f.agrees)) for f in found)
     if not n_run:
         return judge(text, [], "", ours=True)
     n_failed = sum(int(np.sum((f.theory < EDGE) & (f.lp >= EDGE))) for f in found)
     more = (
-        f"{n_agree} of {n_run} squares are on the side that theory says; {n_failed} of the other {n_run - n_agree} "
-        "failed where it expects recovery. It is a theory of small errors, and does not know of local maxima."
+        f"{n_agree} of {n_run} squares are on the predicted side; {n_failed} of the other {n_run - n_agree} "
+        "failed where it predicts recovery. It is a theory of small errors, and does not know of local maxima."
     )
     verdict = Verdict.HOLDS if n_agree >= MOST * n_run else Verdict.PARTLY if n_agree >= MANY * n_run else Verdict.FAILS
     return Claim(text, more, verdict, ours=True)
 
 
-def _judge_warnings(results: Results, size: Size) -> Claim:
-    """Judge whether the fit itself says on which side of the edge it is."""
-    text = "A power-method fit that failed warns, and one that found all atoms does not."
-    fits = [values for cell in list_cells(size) if cell.method == "lp" and (values := results.values(cell)) is not None]
+def _judge_warnings(results: Results, size: Size, method: str, label: str) -> Claim:
+    """Judge whether warnings separate failed from good fits."""
+    text = f"A fit of {label} that failed warns, and one that found all atoms does not."
+    cells = [cell for cell in list_cells(size) if cell.method == method]
+    fits = [values for cell in cells if (values := results.values(cell)) is not None]
     failed = [bool(values["warnings"]) for values in fits if values["error"] > FAILED]
     good = [not values["warnings"] for values in fits if values["error"] < RECOVERED]
     more = (
@@ -250,7 +252,7 @@ def draw(found: Sequence[Found]) -> Figure:
     """Draw six panels and one scale."""
     figure, axes = drawing.make_panels(len(found), per_row=3, height=3.1)
     images = [_draw_map(panel, f) for panel, f in zip(axes, found, strict=True)]
-    for label, colour in (("theory of ℓₚ", INK), ("elldict", LOOKS["default"].colour)):
+    for label, colour in (("theory of ℓₚ", INK), ("elldict", STYLES["default"].colour)):
         axes[0].plot([], [], color=colour, linewidth=2.4, label=label)
     drawing.add_legend(figure, axes[:1])
     bar = figure.colorbar(images[0], ax=axes, location="bottom", shrink=0.5, pad=0.03, aspect=40)
@@ -269,7 +271,7 @@ def _draw_map(panel: Axes, f: Found) -> AxesImage:
         f.lp,
         origin="lower",
         aspect="auto",
-        cmap=LinearSegmentedColormap.from_list("error", [TILE, LOOKS["l3"].colour]),
+        cmap=LinearSegmentedColormap.from_list("error", [TILE, STYLES["l3"].colour]),
         norm=LogNorm(1e-3, 1),
         extent=(-0.5, n_x - 0.5, -0.5, n_y - 0.5),
         interpolation="nearest",
@@ -280,7 +282,7 @@ def _draw_map(panel: Axes, f: Found) -> AxesImage:
     xs, ys = (_interpolate(name, fine[name], ticks[name]) for name in (f.map.x, f.map.y))
     _draw_contour(panel, fine[f.map.x], fine[f.map.y], make_theory(f.map, xs, ys), INK)
     clipped = np.clip(f.elldict, EDGE / SHARP, EDGE * SHARP)
-    _draw_contour(panel, np.arange(n_x), np.arange(n_y), clipped, LOOKS["default"].colour)
+    _draw_contour(panel, np.arange(n_x), np.arange(n_y), clipped, STYLES["default"].colour)
     for name, axis in ((f.map.x, panel.xaxis), (f.map.y, panel.yaxis)):
         k = len(ticks[name])
         chosen = sorted({0, k // 3, 2 * k // 3, k - 1})

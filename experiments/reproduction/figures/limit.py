@@ -20,7 +20,7 @@ from experiments.reproduction.experiment import (
     judge,
 )
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import bare, duration, span, thousands, whole_percent
 from experiments.reproduction.results import Results
 
@@ -61,7 +61,7 @@ def compute_bound(density: float, noise_std: float) -> float:
 def make_section(results: Results, size: Size) -> Section:
     """Make the section of the report."""
     ratios = measure_ratios(results, size)
-    listed = ", ".join(f"{LOOKS[name].label} {span(some, '.3g')}" for name, some in ratios.items() if some)
+    listed = ", ".join(f"{STYLES[name].label} {span(some, '.3g')}" for name, some in ratios.items() if some)
     return Section(
         "Beyond the paper: the statistical limit",
         f"Error over bound, by noise and density: {listed or 'not run yet'}.",
@@ -101,7 +101,7 @@ def _make_table(results: Results, size: Size) -> Table:
             lines = f"{summary.mean / bound:.2f} times the bound", f"median {bare(np.median(summary.numbers))}"
             entries.append(Entry(bare(summary.mean), (*lines, duration(summary.seconds))))
         rows.append((*entries, Entry(bare(bound))))
-    columns = ("θ", "σ", *(LOOKS[name].label for name in METHODS), "Bound")
+    columns = ("θ", "σ", *(STYLES[name].label for name in METHODS), "Bound")
     return Table("Mean error in per cent, and the Cramér-Rao bound.", columns, tuple(rows), n_heads=2)
 
 
@@ -124,7 +124,7 @@ def draw(results: Results, size: Size) -> Figure:
     for panel, density in zip(axes, DENSITIES, strict=True):
         panel.fill_between(sigma, 1e-6, [compute_bound(density, s) for s in sigma], color=LINE, alpha=0.7, linewidth=0)
         l3 = [expected_error(3, n_features=N, n_samples=R, density=density, noise_std=s) for s in sigma]
-        panel.plot(sigma, l3, color=LOOKS["l3"].colour, linestyle=(0, (1, 2)), linewidth=1.6, zorder=2)
+        panel.plot(sigma, l3, color=STYLES["l3"].colour, linestyle=(0, (1, 2)), linewidth=1.6, zorder=2)
         for name in METHODS:
             at = {s: results.numbers(list_trials(name, d, s, size)) for d, s in list_settings(size) if d == density}
             points = {s: float(np.median(numbers)) for s, numbers in at.items() if numbers}

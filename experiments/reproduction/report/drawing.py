@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from experiments.harness.axes import INK, LINE, quiet
 from experiments.reproduction.experiment import Picture
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import SIGN, power_of_ten, thousands
 
 WIDTH, DPI = 9.6, 130  # inches, and pixels per inch
@@ -31,13 +31,13 @@ def make_panels(n: int, *, height: float = 4.0, per_row: int = 2, sharey: bool =
 
 def style_line(name: str) -> dict[str, Any]:
     """Return the style of the curve of a method; that of elldict is the widest, and on top."""
-    look, ours = LOOKS[name], name == "default"
+    style, ours = STYLES[name], name == "default"
     return {
-        "color": look.colour,
-        "marker": look.marker,
+        "color": style.colour,
+        "marker": style.marker,
         "markersize": 6 if ours else 5,
         "linewidth": 3.0 if ours else 2.0,
-        "label": look.label,
+        "label": style.label,
         "zorder": 4 if ours else 3,
         "clip_on": False,
     }
@@ -45,7 +45,7 @@ def style_line(name: str) -> dict[str, Any]:
 
 def shade(name: str, number: int, n_all: int) -> Any:
     """Return a colour for one of the curves of a method, from pale to its own colour."""
-    pale = LinearSegmentedColormap.from_list("shades", [LINE, LOOKS[name].colour])
+    pale = LinearSegmentedColormap.from_list("shades", [LINE, STYLES[name].colour])
     return pale(0.15 + 0.85 * (number + 1) / n_all)
 
 

@@ -15,7 +15,7 @@ from experiments.harness.axes import INK, LINE, MUTED, PAPER
 from experiments.reproduction.experiment import Claim, Experiment, Size, Verdict
 from experiments.reproduction.paper import MISPRINTS
 from experiments.reproduction.report.drawing import draw_png
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.results import Results
 
 PACKAGES = ("elldict", "numpy", "scipy", "scikit-learn", "dictlearn", "pymanopt", "python-picard", "matplotlib")
@@ -46,7 +46,7 @@ def render(experiments: Sequence[Experiment], results: Results, size: Size, fact
         size=size,
         facts={**facts, "Versions": list_versions()},
         colours={"ink": INK, "line": LINE, "muted": MUTED, "paper": PAPER},
-        dots={look.label: look.colour for look in LOOKS.values()},
+        dots={style.label: style.colour for style in STYLES.values()},
     )
 
 

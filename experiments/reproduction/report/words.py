@@ -44,7 +44,7 @@ def duration(seconds: float) -> str:
 
 
 def span(numbers: list[float], digits: str = ".2f") -> str:
-    """Format the range of numbers; one number if its ends look the same; nothing if there are none."""
+    """Format the range of numbers; one number if its ends are equal; nothing if there are none."""
     if not numbers:
         return ""
     low, high = f"{min(numbers):{digits}}", f"{max(numbers):{digits}}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from experiments.reproduction.experiment import Claim, Size, judge
 from experiments.reproduction.paper import Row
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import percent, span, whole_percent
 from experiments.reproduction.results import Results
 from experiments.reproduction.tables.recovery_table import CLOSE, Layout, agrees, compute_theory
@@ -108,7 +108,7 @@ def judge_breakdown(reader: Reader, name: str, level: float) -> Iterator[Claim]:
     """Judge that RTR and K-SVD break down at the strongest noise or corruption."""
     for method in ("rtr", "ksvd"):
         found, n_open = reader.select(("l3", method), lambda row: getattr(row, name) == level, needs=[method])
-        text = f"{LOOKS[method].label} breaks down at the largest σ = {level:g}, where ℓ₃ does not."
+        text = f"{STYLES[method].label} breaks down at the largest σ = {level:g}, where ℓ₃ does not."
         more = ", ".join(f"{percent(row.errors[method])} where ℓ₃ has {percent(row.errors['l3'])}" for row in found)
         held = [row.errors[method] > BROKEN and row.errors["l3"] < WORKING for row in found]
         what = f"rows have an error above {whole_percent(BROKEN)} where ℓ₃ is below {whole_percent(WORKING)}"
@@ -117,7 +117,7 @@ def judge_breakdown(reader: Reader, name: str, level: float) -> Iterator[Claim]:
 
 def judge_agreement(reader: Reader, names: Sequence[str]) -> Iterator[Claim]:
     """Judge that the errors of l_p are those of the paper, and those of theory."""
-    labels = ", ".join(LOOKS[name].label for name in names)
+    labels = ", ".join(STYLES[name].label for name in names)
     held, exceptions, ratios = [], [], []
     for name in names:
         for found in reader.select([name])[0]:
@@ -140,7 +140,7 @@ def judge_agreement(reader: Reader, names: Sequence[str]) -> Iterator[Claim]:
 
 def _describe(name: str, row: Row) -> str:
     level = row.noise_std or row.corruption
-    return f"{LOOKS[name].label} at n = {row.n_features}, θ = {row.density:g}" + (f", σ = {level:g}" if level else "")
+    return f"{STYLES[name].label} at n = {row.n_features}, θ = {row.density:g}" + (f", σ = {level:g}" if level else "")
 
 
 def rises(numbers: Sequence[float]) -> bool:
@@ -156,5 +156,5 @@ def summarise_hardest(reader: Reader, attribute: str) -> str:
         for name in names
         if (found := reader.select([name], lambda row: row == last, needs=[name])[0])
     }
-    listed = ", ".join(f"{LOOKS[name].label} {percent(error)}" for name, error in errors.items())
+    listed = ", ".join(f"{STYLES[name].label} {percent(error)}" for name, error in errors.items())
     return f"Errors at σ = {getattr(last, attribute):g} and n = {last.n_features}: {listed or 'not run yet'}."

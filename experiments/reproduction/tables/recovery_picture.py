@@ -16,7 +16,7 @@ from experiments.harness.axes import LINE
 from experiments.reproduction.experiment import Picture, Size
 from experiments.reproduction.paper import Row
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import thousands
 from experiments.reproduction.results import Results
 from experiments.reproduction.tables.recovery_table import Column, Layout
@@ -78,7 +78,7 @@ def draw_method(ax: Axes, column: Column, x: str, rows: Sequence[Row], errors: d
     printed = [(getattr(row, x), row.printed[column.name].error) for row in rows if column.name in row.printed]
     if printed:
         hollow: Any = {"marker": "o", "s": 52, "facecolors": "none", "linewidths": 1.3, "zorder": 5, "clip_on": False}
-        ax.scatter(*zip(*printed, strict=True), edgecolors=LOOKS[column.name].colour, **hollow)
+        ax.scatter(*zip(*printed, strict=True), edgecolors=STYLES[column.name].colour, **hollow)
     return min((error for _, error in points), default=1.0)
 
 

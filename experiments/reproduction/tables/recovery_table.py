@@ -11,7 +11,7 @@ from elldict.theory import cramer_rao_bound, expected_error
 from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import Entry, Size, Table, absent_entry
 from experiments.reproduction.paper import Printed, Row
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import bare, duration, thousands
 from experiments.reproduction.results import Results, Summary
 
@@ -21,9 +21,9 @@ SMALL, MEDIUM = 32, 100  # numbers of features
 KSVD_ITERATIONS = 200  # not given by the paper; half of them leave atoms mixed even without noise
 
 KSVD_NOTE = (
-    f"K-SVD starts from samples, knows how many atoms a sample has (θ n), and runs {KSVD_ITERATIONS} iterations. The "
-    "paper does not give their number, so its errors and times cannot be compared exactly with ours: with large n and "
-    "many atoms per sample, and under strong noise, K-SVD has not converged after that."
+    f"K-SVD starts from samples, is given the number of atoms per sample (θ n), and runs {KSVD_ITERATIONS} iterations. "
+    "The paper does not give their number, so its errors and times cannot be compared exactly with ours: with large n "
+    "and many atoms per sample, and under strong noise, K-SVD has not converged after that."
 )
 
 
@@ -39,7 +39,7 @@ class Column:
     @property
     def label(self) -> str:
         """Name in headings."""
-        return LOOKS[self.name].label
+        return STYLES[self.name].label
 
 
 def make_lp(p: int) -> Column:
@@ -125,20 +125,20 @@ def make_table(layout: Layout, results: Results, size: Size, caption: str) -> Ta
 def make_entry(summary: Summary, row: Row, column: Column) -> Entry:
     """Make an entry: the mean error, and below it what the paper and theory say, and the time."""
     printed, theory, mean = row.printed.get(column.name), compute_theory(row, column), summary.mean
-    beside = []
+    lines = []
     if printed is not None:
-        beside.append(f"paper {bare(printed.error)}, {duration(printed.seconds)}")
+        lines.append(f"paper {bare(printed.error)}, {duration(printed.seconds)}")
     if theory is not None:
         name = "theory" if "p" in column.options else "bound"
-        beside.append(f"{name} {'≈ ' if row.corruption else ''}{bare(theory)}")
+        lines.append(f"{name} {'≈ ' if row.corruption else ''}{bare(theory)}")
     if mean is None:
-        return absent_entry(summary, *beside)
+        return absent_entry(summary, *lines)
     if summary.n_warned:
-        beside.append(f"{summary.n_warned} warned")
+        lines.append(f"{summary.n_warned} warned")
     n_run = len(summary.numbers)
     trials = f", {n_run} of {summary.n_planned} trials" if n_run < summary.n_planned else ""
     text = bare(mean) if summary.spread is None else f"{bare(mean)} ± {bare(summary.spread)}"
-    return Entry(text, (*beside, duration(summary.seconds) + trials), _choose_tone(mean, printed))
+    return Entry(text, (*lines, duration(summary.seconds) + trials), _choose_tone(mean, printed))
 
 
 def agrees(measured: float, printed: Printed) -> bool:
