@@ -58,7 +58,6 @@ def list_cells(name, size):
 
 
 def make_results(name, size, values=plausible, seconds=lambda cell: 1.0):
-    """Store values for all cells of an experiment; None leaves a cell out."""
     store = Store(Path("nowhere"))
     for cell in list_cells(name, size):
         made = {"seconds": 1.5, "fit_seconds": seconds(cell), "machine": "a machine"}

@@ -16,8 +16,8 @@ class KSVD(Peer):
     """K-SVD with orthogonal matching pursuit, in float64. Unlike all others it needs the sparsity of the codes.
 
     "aksvd" is the approximate K-SVD of Rubinstein, Zibulevsky and Elad, whose toolbox the paper uses; like the toolbox
-    it starts from random samples. "ksvd" is the exact one. `start="own"` is that of dictlearn: Gaussian atoms. It stops
-    after `max_iter` iterations, by default as many as dictlearn.
+    it starts from random samples. "ksvd" is the exact one. It stops after `max_iter` iterations, by default as many as
+    dictlearn.
     """
 
     module = "dictlearn"
@@ -25,7 +25,6 @@ class KSVD(Peer):
 
     n_nonzero_coefs: int
     algorithm: str = "aksvd"
-    start: str = "samples"
     max_iter: int = 100
     random_state: Any = None
 
@@ -33,11 +32,9 @@ class KSVD(Peer):
         """Fit as many atoms as features."""
         dictlearn = required("dictlearn", self.package)
         samples = np.asarray(X, dtype=np.float64)
-        start, seed = None, self.random_state
-        if self.start == "samples":
-            rng = make_rng(self.random_state)
-            start = draw_samples(samples, rng)
-            seed = int(rng.integers(2**31))  # for atoms that no sample uses, which are drawn again
+        rng = make_rng(self.random_state)
+        start = draw_samples(samples, rng)
+        seed = int(rng.integers(2**31))  # for atoms that no sample uses, which are drawn again
         model = dictlearn.DictionaryLearning(
             n_components=samples.shape[1],
             fit_algorithm=self.algorithm,

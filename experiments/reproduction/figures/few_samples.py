@@ -27,7 +27,7 @@ from experiments.reproduction.results import Results
 DENSITY = 0.3
 EXACT, EXACT_WORDS = 1e-6, f"0.0001{SIGN}"  # error below which only rounding is left
 ROUNDING = 1e-16  # smallest error that is drawn
-ENOUGH = 6  # samples per atom from which recovery should be exact
+ENOUGH = 5  # samples per atom from which recovery should be exact
 ALMOST_ALL = 0.95  # fraction of the trials that have to be
 SMALL = 30  # features of the problem that is drawn
 

@@ -19,6 +19,7 @@ from experiments.reproduction.experiment import (
     absent_entry,
     judge,
 )
+from experiments.reproduction.figures.few_samples import METHODS
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import bare, duration, span, thousands, whole_percent
@@ -27,11 +28,6 @@ from experiments.reproduction.results import Results
 N, R = 32, 10_000
 DENSITIES = (0.1, 0.3)
 NEAR = 0.15  # relative excess over the bound that counts as close
-METHODS: dict[str, tuple[str, dict[str, Scalar]]] = {
-    "default": ("default", {}),
-    "l3": ("lp", {"p": 3}),
-    "fastica": ("fastica", {}),
-}
 
 
 def list_settings(size: Size) -> list[tuple[float, float]]:
