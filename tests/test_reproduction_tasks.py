@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,6 @@ from experiments.reproduction.images import ImagesError, Source, Split, unpack
 from experiments.reproduction.tasks import compute_error, run_cell
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}
-MNIST = Path(__file__).parents[2] / "shared" / "data" / "mnist.npz"
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"pca", "top-k", "power"}))
@@ -29,8 +26,7 @@ def test_method_on_a_tiny_dictionary_recovers_it(method):
     options = {"ksvd": {"max_iter": 30}}.get(method, {})
     values, seconds = run_cell(make_cell("recovery", method, TINY, 1, options), {})
     assert 0 <= values["error"] < 0.08
-    assert values["n_iter"] >= 1
-    assert seconds > 0
+    assert min(values["n_iter"], seconds) > 0
 
 
 def test_lp_method_is_algorithm_2_of_the_paper():
