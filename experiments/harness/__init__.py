@@ -1,1 +1,1 @@
-"""What every study uses: results on disk, worker processes, the machine, a clock."""
+"""Shared by all experiments: stored results, worker processes, the machine, the style of pictures."""

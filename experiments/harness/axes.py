@@ -1,19 +1,19 @@
-"""How axes look in every picture of the experiments."""
+"""Style of the pictures of the experiments, in the colours of the library's plots."""
 
 from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from elldict._old.report.style import LIGHT, Palette
+from elldict.report.figures import INK, LINE, MUTED, frame
+
+__all__ = ["CURVES", "INK", "LINE", "MUTED", "PAPER", "PLAIN", "TILE", "quiet"]
+
+CURVES = ("#4338ca", "#0f766e", "#c2410c")  # l_p, elldict, FastICA
+PLAIN = "#9a9ca6"  # other baselines
+PAPER, TILE = "#f6f5f1", "#f1f0eb"  # background of a page, and of an empty pixel
 
 
-def quiet(axes: Axes, palette: Palette = LIGHT) -> Axes:
-    """Keep what carries meaning: grid lines to read values by, no box around them."""
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(palette.line)
-    axes.grid(axis="y", color=palette.line, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=palette.muted, which="both")
-    axes.xaxis.label.set_color(palette.muted)
-    axes.yaxis.label.set_color(palette.muted)
+def quiet(axes: Axes) -> Axes:
+    """Draw horizontal grid lines and no box; return the axes."""
+    frame(axes)
     return axes

@@ -1,11 +1,10 @@
-"""What made the numbers: machine, versions, threads."""
+"""Describe the machine, the versions and the threads that made a result."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
-import time
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -17,8 +16,8 @@ ALWAYS = ("elldict", "numpy", "scipy", "scikit-learn", "numexpr")
 
 
 def made_by(threads: int, distributions: Iterable[str]) -> dict[str, Any]:
-    """All on which the numbers depend. Results are taken up again only where this is the same."""
-    versions = {name: _version(name) for name in sorted({*ALWAYS, *distributions})}
+    """List all that measured times depend on; they are compared only if it is the same."""
+    versions = {name: find_version(name) for name in sorted({*ALWAYS, *distributions})}
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -30,27 +29,8 @@ def made_by(threads: int, distributions: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def busy_share(seconds: float) -> float | None:
-    """Wait, and tell what share of all cores others used meanwhile; None where the system does not say."""
-    before, own = _jiffies(), time.process_time()
-    time.sleep(seconds)
-    after, own = _jiffies(), time.process_time() - own  # our own threads of BLAS may still be spinning
-    if before is None or after is None or after[1] == before[1]:
-        return None
-    others = after[0] - before[0] - own * os.sysconf("SC_CLK_TCK")
-    return round(max(others, 0.0) / (after[1] - before[1]), 3)
-
-
-def _jiffies() -> tuple[int, int] | None:
-    """Busy time of all cores since the system began, and all of it."""
-    try:
-        fields = [int(word) for word in Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
-    except (OSError, ValueError, IndexError):
-        return None
-    return sum(fields) - fields[3] - fields[4], sum(fields)  # without idle and waiting for disks
-
-
-def _version(name: str) -> str | None:
+def find_version(name: str) -> str | None:
+    """Return the version of a distribution, None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -58,7 +38,7 @@ def _version(name: str) -> str | None:
 
 
 def processor() -> str:
-    """Its name in words, where the system tells it."""
+    """Return the name of the processor, if the system knows it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -69,7 +49,7 @@ def processor() -> str:
 
 
 def hash_source() -> str:
-    """Digest of elldict's own files: between releases the version alone does not tell what was measured."""
+    """Hash the source files of elldict, because the version does not change between releases."""
     folder = Path(elldict.__file__).parent
     digest = hashlib.sha256()
     native = Path(__file__).parents[2] / "native"

@@ -1,6 +1,6 @@
-"""Worker processes: one job each at a time, ended when its time is over.
+"""Run jobs in worker processes, one job each at a time, with limits on time.
 
-Not joblib's: its processes cannot be killed one by one, so a job past its time would go on beside the next.
+joblib and concurrent.futures cannot kill a single process, so a job past its limit would go on and slow down the next.
 """
 
 from __future__ import annotations
@@ -19,25 +19,23 @@ from typing import Any, Generic, Self, TypeVar
 J = TypeVar("J")
 R = TypeVar("R")
 
-POLL_SECONDS = 0.5
-"""Between two looks at the clock while nothing happens."""
-
+POLL_SECONDS = 0.5  # between checks of the limits
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A job without a result, because its process ended or was ended."""
+    """A job without a result, because its process ended or was killed."""
 
     reason: str
     seconds: float
 
 
 class Pool(Generic[J, R]):
-    """Some workers, each busy with a job as long as there is one and time is left.
+    """Worker processes that run jobs while there are any and time is left.
 
-    `work` is a function of a module: processes are spawned. A job has `limit` seconds, and all end at `deadline`, a
-    time of `time.monotonic`. Numerical libraries have `threads` threads in a worker; None leaves their number alone.
+    `work` is a function of a module, because processes are spawned. A job is killed after `limit` seconds, all jobs at
+    `deadline`, a time of `time.monotonic`. Numerical libraries use `threads` threads in a worker; None: their default.
     """
 
     def __init__(
@@ -56,31 +54,31 @@ class Pool(Generic[J, R]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End what is under way."""
+        """Kill all workers."""
         for worker in self.workers:
             worker.kill()
 
     @property
     def busy(self) -> list[J]:
-        """Jobs under way."""
+        """Jobs in progress."""
         return [worker.job for worker in self.workers if worker.job is not None]
 
     def results(
         self, next_job: Callable[[], J | None], tell: Callable[[], None] = lambda: None
     ) -> Iterator[tuple[J, R | Lost]]:
-        """Jobs and what came of them, as they end; `next_job` gives None when nothing should be begun any more."""
+        """Yield jobs and their results as they end; `next_job` returns None if there is none to start."""
         while self._hand_out(next_job):
             tell()
             yield from self._collect()
 
     def _hand_out(self, next_job: Callable[[], J | None]) -> bool:
-        """Give every free worker a job; False when nothing is under way and nothing more will be."""
+        """Give each idle worker a job; return False when all is done or the deadline is over."""
         self.workers = [worker for worker in self.workers if worker.alive]
         while len(self.busy) < self.n_workers and (job := next_job()) is not None:
-            self._free_worker().give(job)
+            self._find_idle().give(job)
         return bool(self.busy) and not (self.deadline is not None and time.monotonic() >= self.deadline)
 
-    def _free_worker(self) -> Worker[J, R]:
+    def _find_idle(self) -> Worker[J, R]:
         for worker in self.workers:
             if worker.job is None:
                 return worker
@@ -102,35 +100,35 @@ class Pool(Generic[J, R]):
 
 
 class Worker(Generic[J, R]):
-    """A process seen from outside: give it a job, later take the result."""
+    """A worker process, as the parent process handles it."""
 
     def __init__(self, work: Callable[[J], R], threads: int | None = 1) -> None:
-        context = mp.get_context("spawn")  # no thread, lock or random state is inherited: a job starts from itself
+        context = mp.get_context("spawn")  # inherits no threads, locks or random states
         self.connection, other_end = context.Pipe()
         self.process = context.Process(target=_work, args=(other_end, work), daemon=True)
-        with _thread_limits(threads):
+        with _limit_threads(threads):
             self.process.start()
         other_end.close()
         self.job: J | None = None
-        self._began = 0.0
+        self._started = 0.0
 
     @property
     def alive(self) -> bool:
-        """Whether it can be given another job."""
+        """Whether it can run another job."""
         return self.process.is_alive()
 
     @property
     def seconds(self) -> float:
-        """Since it was given its job."""
-        return time.monotonic() - self._began
+        """Time since it was given its job."""
+        return time.monotonic() - self._started
 
     def give(self, job: J) -> None:
-        """Set it to work."""
-        self.job, self._began = job, time.monotonic()
+        """Start a job."""
+        self.job, self._started = job, time.monotonic()
         self.connection.send(job)
 
     def take(self) -> R | Lost:
-        """The result; of a job that took the process with it, how."""
+        """Return the result, or how the process ended."""
         self.job = None
         try:
             result: R = self.connection.recv()
@@ -140,7 +138,7 @@ class Worker(Generic[J, R]):
         return result
 
     def kill(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         self.connection.close()
@@ -154,8 +152,8 @@ def _describe_exit(code: int | None) -> str:
 
 
 @contextmanager
-def _thread_limits(threads: int | None) -> Iterator[None]:
-    """Libraries read these when they are loaded. One core each: times compare, and sums do not depend on cores."""
+def _limit_threads(threads: int | None) -> Iterator[None]:
+    """Set the environment that numerical libraries read when they are loaded."""
     names = () if threads is None else THREAD_LIMITS
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, str(threads)))
@@ -172,8 +170,8 @@ def _thread_limits(threads: int | None) -> Iterator[None]:
 
 
 def _work(connection: Connection[Any, Any], work: Callable[[Any], Any]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the pool decides
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent handles it
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     while True:
         try:
             job = connection.recv()
@@ -182,8 +180,8 @@ def _work(connection: Connection[Any, Any], work: Callable[[Any], Any]) -> None:
         connection.send(work(job))
 
 
-def _die_with_parent() -> None:
-    """A pool that was killed cannot end anyone: without this, an hour of K-SVD would go on for nobody."""
+def _exit_with_parent() -> None:
+    """Exit when the parent is killed, which cannot end its workers then."""
     parent = mp.parent_process()
     if parent is not None:
         parent.join()

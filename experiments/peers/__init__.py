@@ -1,11 +1,11 @@
-"""What elldict is compared with: one adapter a method, thin over a library that is well kept.
+"""Baselines: one adapter per method, over a well-maintained library.
 
-Settings are arguments, so that the reproduction and the benchmarks run the same code with what each states. Optional
-libraries are imported by `fit`; one that is not there is named by `MissingPackageError`.
+Settings are arguments, so that the reproduction and the benchmarks run the same code. Optional libraries are imported
+by `fit`, which raises `MissingPackageError` if one is not installed.
 """
 
 from experiments.peers.base import MissingPackageError, Peer
-from experiments.peers.dictionary_learning import KSVD, MiniBatch, Spams
+from experiments.peers.dictionary_learning import KSVD, MiniBatch
 from experiments.peers.ica import FastICA, Picard
 from experiments.peers.manifolds import RiemannianGradient, TrustRegionL1
 from experiments.peers.orthonormal import PCA, TopKProcrustes
@@ -19,7 +19,6 @@ __all__ = [
     "Peer",
     "Picard",
     "RiemannianGradient",
-    "Spams",
     "TopKProcrustes",
     "TrustRegionL1",
 ]

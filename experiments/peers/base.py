@@ -1,4 +1,4 @@
-"""What is asked of a method that elldict is compared with, and how its package is asked for."""
+"""Base class of baselines, and how their optional packages are imported."""
 
 from __future__ import annotations
 
@@ -7,48 +7,43 @@ from abc import ABC, abstractmethod
 from types import ModuleType
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
-
-from experiments.harness.watch import Watch
 
 Matrix = NDArray[Any]
 INSTALLED_BY = "pip install -e '.[reproduce,bench]'"
 
 
 class Peer(ABC):
-    """A dataclass of settings, and a fit: it never sees the truth, and does not score itself.
-
-    `fit` sets `components_`, atoms as rows (n, n), and `n_iter_`, the iterations made.
-    """
+    """A dataclass of settings with a method `fit`, which sets `components_` (n, n), atoms as rows, and `n_iter_`."""
 
     module: ClassVar[str]  # imported by `fit`
-    package: ClassVar[str]  # whose version is written down
-    revision: ClassVar[int] = 1
-    """Raise it when the same settings give other answers or other times: stored results are then of another adapter."""
+    package: ClassVar[str]  # whose version is stored
+    revision: ClassVar[int] = 1  # raise it when the same settings give other results or other times
 
     components_: Matrix
     n_iter_: int
 
     @abstractmethod
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:
-        """Learn atoms from samples as rows (r, n); `watch` may be shown what there is on the way."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All that the answer depends on but samples and seed."""
-        return {name: value for name, value in vars(self).items() if name != "random_state" and not name.endswith("_")}
+    def fit(self, X: Any) -> Self:
+        """Fit atoms to samples as rows (r, n)."""
 
 
 class MissingPackageError(ImportError):
-    """The package behind a peer is not installed; the message names it and says how to get it."""
+    """The package of a baseline is not installed; the message says how to install it."""
 
 
 def required(module: str, package: str) -> ModuleType:
-    """The module, or words on how to get it."""
+    """Import a module, or raise an error that says how to install it."""
     try:
         importlib.import_module(module.partition(".")[0])
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
-            raise  # it is there, and something that it needs is not: not ours to explain
+            raise  # it is installed, and something that it imports is not
         raise MissingPackageError(f"{package} is not installed: {INSTALLED_BY}", name=package) from None
+
+
+def make_rng(seed: int | None) -> np.random.Generator:
+    """Make a generator for a start; samples are drawn from another stream of the same seed."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))

@@ -1,4 +1,4 @@
-"""Dictionary learning before l_p: K-SVD by dictlearn, online learning by scikit-learn and by SPAMS."""
+"""Dictionary learning: K-SVD from dictlearn, online learning from scikit-learn."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any, Self
 import numpy as np
 from sklearn.decomposition import MiniBatchDictionaryLearning
 
-from elldict._old.validation import check_rng
-from experiments.harness.watch import Watch
-from experiments.peers.base import Matrix, Peer, required
+from experiments.peers.base import Matrix, Peer, make_rng, required
 
 
 @dataclass
 class KSVD(Peer):
-    """K-SVD with orthogonal matching pursuit, in float64; unlike all others it has to be told how sparse the codes are.
+    """K-SVD with orthogonal matching pursuit, in float64. Unlike all others it needs the sparsity of the codes.
 
-    "aksvd" is the approximate K-SVD of Rubinstein, Zibulevsky and Elad, whose toolbox the paper runs; it starts, as the
-    toolbox does, from samples drawn at random. "ksvd" is the exact one. `start="own"` is dictlearn's: Gaussian atoms.
-    There is no end but `max_iter`, whose default is dictlearn's.
+    "aksvd" is the approximate K-SVD of Rubinstein, Zibulevsky and Elad, whose toolbox the paper uses; like the toolbox
+    it starts from random samples. "ksvd" is the exact one. It stops after `max_iter` iterations, by default as many as
+    dictlearn.
     """
 
     module = "dictlearn"
@@ -27,19 +25,16 @@ class KSVD(Peer):
 
     n_nonzero_coefs: int
     algorithm: str = "aksvd"
-    start: str = "samples"
     max_iter: int = 100
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
-        """As many atoms as features."""
+    def fit(self, X: Any) -> Self:
+        """Fit as many atoms as features."""
         dictlearn = required("dictlearn", self.package)
         samples = np.asarray(X, dtype=np.float64)
-        start, seed = None, self.random_state
-        if self.start == "samples":
-            rng = check_rng(self.random_state, stream=1)
-            start = _some_of(samples, rng)
-            seed = int(rng.integers(2**31))  # for atoms that no sample uses, which are drawn anew
+        rng = make_rng(self.random_state)
+        start = draw_samples(samples, rng)
+        seed = int(rng.integers(2**31))  # for atoms that no sample uses, which are drawn again
         model = dictlearn.DictionaryLearning(
             n_components=samples.shape[1],
             fit_algorithm=self.algorithm,
@@ -53,8 +48,8 @@ class KSVD(Peer):
         return self
 
 
-def _some_of(samples: Matrix, rng: np.random.Generator) -> Matrix:
-    """As many samples as features, of unit length; none that is all zero."""
+def draw_samples(samples: Matrix, rng: np.random.Generator) -> Matrix:
+    """Draw as many samples as features, scaled to unit length, without samples that are zero."""
     usable = np.flatnonzero(np.any(samples != 0, axis=1))
     if len(usable) < samples.shape[1]:
         raise ValueError(
@@ -64,16 +59,16 @@ def _some_of(samples: Matrix, rng: np.random.Generator) -> Matrix:
 
 
 def unit_rows(rows: Matrix) -> Matrix:
-    """The same directions."""
+    """Scale rows to unit length."""
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 @dataclass
 class MiniBatch(Peer):
-    """Online dictionary learning with l_1, by scikit-learn.
+    """Online dictionary learning with the l_1 norm, from scikit-learn.
 
-    `alpha=1` is the default, and had the smallest error on two small problems (n = 16: of .3, 1, 2 and 3; n = 32: of
-    .1, .3 and 1). Coordinate descent had the same error there as the default, least angles, and was faster.
+    `alpha=1` is the default, and had the smallest error on two small problems (n = 16: of 0.3, 1, 2 and 3; n = 32: of
+    0.1, 0.3 and 1). Coordinate descent had the same error there as least angles, the default, and was faster.
     """
 
     module = "sklearn"
@@ -83,39 +78,10 @@ class MiniBatch(Peer):
     algorithm: str = "cd"
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
-        """Iterations are passes over the data, not over batches."""
+    def fit(self, X: Any) -> Self:
+        """Fit atoms; iterations are passes over the data, not over batches."""
         model = MiniBatchDictionaryLearning(
             X.shape[1], alpha=self.alpha, fit_algorithm=self.algorithm, random_state=self.random_state
         ).fit(X)
         self.components_, self.n_iter_ = model.components_, int(model.n_iter_)
-        return self
-
-
-@dataclass
-class Spams(Peer):
-    """Online dictionary learning in C++, by the package spams-bin.
-
-    `lambda1` was chosen in its favour, by its error on three small problems (n = 16 and 32, noise .2): .15 and .3 did
-    alike, .5 and 1 worse. It takes no seed; fitted twice to the same samples it gave the same atoms.
-    """
-
-    module = "spams"
-    package = "spams-bin"
-
-    lambda1: float = 0.3
-    max_iter: int = 1000
-    threads: int = 1
-
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
-        """Samples are columns there, in Fortran's order."""
-        atoms = required("spams", self.package).trainDL(
-            np.asfortranarray(X.T),
-            K=X.shape[1],
-            lambda1=self.lambda1,
-            iter=self.max_iter,
-            numThreads=self.threads,
-            verbose=False,
-        )
-        self.components_, self.n_iter_ = atoms.T, self.max_iter
         return self

@@ -1,4 +1,4 @@
-"""Optimisation on manifolds, by pymanopt: gradient steps of fixed length, and a trust region for the smoothed l_1."""
+"""Optimisation on manifolds with pymanopt: gradient steps of fixed length, and a trust region for the smoothed l_1."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from elldict._old.solver.directions import random_orthonormal
-from elldict._old.validation import check_rng
-from experiments.harness.watch import Watch
-from experiments.peers.base import Matrix, Peer, required
+from elldict.solver.starts import draw_start
+from experiments.peers.base import Matrix, Peer, make_rng, required
 
 
 def riemannian_step(A: Matrix, G: Matrix, step: float) -> Matrix:
-    """Where a step along the gradient G ends: on the sphere for A (n,), on the Stiefel manifold for rows A (m, n)."""
+    """Step along the gradient G on the sphere for A (n,), on the Stiefel manifold for rows A (m, n)."""
     manifolds = required("pymanopt.manifolds", "pymanopt")
     if A.ndim == 1:
         sphere = manifolds.Sphere(len(A))
@@ -29,8 +27,8 @@ def riemannian_step(A: Matrix, G: Matrix, step: float) -> Matrix:
 class RiemannianGradient(Peer):
     """Maximise the mean of |A y|^p over the orthogonal group by gradient steps of fixed length.
 
-    `step` is in units in which active codes have variance one. The gradient is the paper's, without the factor p: the
-    sum of sign(z)|z|^(p-1) y over the number of samples. It ends where the root mean square step is `tol`.
+    `step` is in units in which active codes have variance one. The gradient is that of the paper, without the factor p:
+    the mean of sign(z)|z|^(p-1) y over samples. It stops when the root mean square step is at most `tol`.
     """
 
     module = "pymanopt"
@@ -42,11 +40,11 @@ class RiemannianGradient(Peer):
     tol: float = 1e-6
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
-        """From a random start."""
+    def fit(self, X: Any) -> Self:
+        """Fit atoms from a random start."""
         samples = np.asarray(X, dtype=np.float64)
         n = samples.shape[1]
-        A = np.asarray(random_orthonormal(n, n, check_rng(self.random_state, stream=1)))
+        A = draw_start(n, n, make_rng(self.random_state))
         self.n_iter_ = 0
         for _ in range(self.max_iter):
             self.n_iter_ += 1
@@ -67,10 +65,10 @@ class RiemannianGradient(Peer):
 class TrustRegionL1(Peer):
     """Minimise the mean of mu log cosh(q y / mu) over the sphere, one atom after the other (Sun, Qu and Wright).
 
-    Each atom is sought in the orthogonal complement of those already found (deflation); the last one is what remains.
-    There is no rounding by linear programming afterwards, which the paper does not mention either. `mu` is that of the
-    authors' code, in units in which active codes have variance one; `max_iter` bounds the outer iterations for an atom,
-    which is found where the gradient is no longer than `tol`. Iterations are summed over all atoms.
+    Each atom is searched for in the orthogonal complement of those already found (deflation); the last one is what
+    remains. There is no rounding by linear programming afterwards, which the paper does not mention either. `mu` is
+    that of the authors' code, in units in which active codes have variance one; `max_iter` limits the outer iterations
+    per atom, which stop when the norm of the gradient is at most `tol`. Iterations are summed over all atoms.
     """
 
     module = "pymanopt"
@@ -81,23 +79,23 @@ class TrustRegionL1(Peer):
     tol: float = 1e-6
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
-        """Atoms come in the order in which they were found."""
+    def fit(self, X: Any) -> Self:
+        """Fit atoms, in the order in which they are found."""
         samples = np.asarray(X, dtype=np.float64)
         n = samples.shape[1]
-        rng = check_rng(self.random_state, stream=1)
+        rng = make_rng(self.random_state)
         found = np.zeros((0, n))
-        rest = np.eye(n)  # (n, n - k)  columns span what the atoms found so far leave
+        rest = np.eye(n)  # (n, n - k), columns span the complement of the atoms
         self.n_iter_ = 0
         while rest.shape[1] > 1:
-            q = self._sparsest(np.ascontiguousarray(samples @ rest), rng)
+            q = self._find_sparsest(np.ascontiguousarray(samples @ rest), rng)
             found = np.vstack([found, rest @ q])
             rest = np.linalg.qr(found.T, mode="complete")[0][:, len(found) :]
         self.components_ = np.vstack([found, rest.T])
         return self
 
-    def _sparsest(self, Y: Matrix, rng: np.random.Generator) -> Matrix:
-        """Direction in which the samples Y (r, k) are sparsest, from a random start."""
+    def _find_sparsest(self, Y: Matrix, rng: np.random.Generator) -> Matrix:
+        """Find the direction in which the samples Y (r, k) are sparsest, from a random start."""
         pymanopt = required("pymanopt", self.package)
         optimizers = required("pymanopt.optimizers", self.package)
         sphere = required("pymanopt.manifolds", self.package).Sphere(Y.shape[1])
@@ -113,7 +111,7 @@ class TrustRegionL1(Peer):
         optimizer = optimizers.TrustRegions(
             max_iterations=self.max_iter,
             min_gradient_norm=self.tol,
-            max_time=math.inf,  # an answer that depends on the clock cannot be had again
+            max_time=math.inf,  # a result must not depend on the clock
             verbosity=0,
         )
         result = optimizer.run(problem, initial_point=start / np.linalg.norm(start))
@@ -122,23 +120,23 @@ class TrustRegionL1(Peer):
 
 
 class SmoothedL1:
-    """mean of mu log cosh(z / mu), z = Y q, with its derivatives; tanh(z / mu) is kept between calls at the same q."""
+    """Mean of mu log cosh(z / mu), z = Y q, with its derivatives; tanh(z / mu) is cached for repeated calls."""
 
     def __init__(self, Y: Matrix, mu: float) -> None:
         self.Y, self.mu = Y, mu
         self._at: Matrix | None = None
 
     def value(self, q: Matrix) -> float:
-        """The contrast; log cosh u = |u| + log(1 + exp(-2|u|)) - log 2 does not overflow."""
+        """Compute the contrast; log cosh u = |u| + log(1 + exp(-2|u|)) - log 2 does not overflow."""
         size = np.abs(self._codes(q)[0]) / self.mu
         return float(self.mu * (np.mean(size + np.log1p(np.exp(-2 * size))) - math.log(2)))
 
     def gradient(self, q: Matrix) -> Matrix:
-        """Its gradient."""
+        """Compute the gradient."""
         return np.asarray(self._codes(q)[1] @ self.Y / len(self.Y))
 
     def hessian(self, q: Matrix, v: Matrix) -> Matrix:
-        """Its second derivative in the direction v."""
+        """Compute the second derivative in the direction v."""
         slope = 1 - self._codes(q)[1] ** 2
         return np.asarray((slope * (self.Y @ v)) @ self.Y / (self.mu * len(self.Y)))
 

@@ -1,4 +1,4 @@
-"""Orthonormal atoms without sparse codes: principal components, and the best basis for a few coefficients."""
+"""Orthonormal atoms: principal components, and the best basis for a few coefficients."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from scipy.linalg import eigh
 from sklearn import decomposition
 
 from elldict import LpDictionaryLearning
-from elldict._old.solver.directions import polar
-from experiments.harness.watch import Watch
+from elldict.solver.steps import polar
 from experiments.peers.base import Matrix, Peer
 
 
 @dataclass
 class PCA(Peer):
-    """Directions of largest variance: what an orthonormal basis is when sparsity is not asked for.
-
-    Without `center` it looks at the samples around zero, as l_p maximisation does by default.
-    """
+    """Directions of largest variance; without `center`, of largest second moment, as l_p maximisation by default."""
 
     module = "sklearn"
     package = "scikit-learn"
 
     center: bool = True
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
-        """Sets `mean_` too."""
+    def fit(self, X: Any) -> Self:
+        """Fit atoms and `mean_`."""
         samples = np.asarray(X)
         self.n_iter_ = 1
         self.mean_: Matrix = np.zeros(samples.shape[1], samples.dtype)
@@ -42,7 +38,7 @@ class PCA(Peer):
 
 
 def keep_largest(codes: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Codes (r, m) with all but the k of largest magnitude in each row set to zero."""
+    """Set all codes (r, m) but the k of largest magnitude in each row to zero."""
     if k >= codes.shape[1]:
         return codes.copy()
     kept = np.zeros_like(codes)
@@ -53,15 +49,16 @@ def keep_largest(codes: NDArray[np.float64], k: int) -> NDArray[np.float64]:
 
 @dataclass
 class TopKProcrustes(Peer):
-    """Keep the k largest codes of each sample, turn the atoms to fit them best, and again.
+    """Alternate between the k largest codes of each sample and the atoms that fit them best.
 
-    Each half minimises the squared error of rebuilding the samples from k codes, so the error never rises. It starts
-    from the l_3 answer, found in `start_max_iter` iterations at most; from a random start it ends in worse places. It
-    ends where the root mean square step is `tol`, as its start does.
+    Each half-step minimises the squared error of samples reconstructed from k codes, so the error never increases. It
+    starts from l_3 atoms, found in at most `start_max_iter` iterations; local optima from random starts are worse. Both
+    stop when the root mean square step is at most `tol`.
     """
 
     module = "elldict"
     package = "elldict"
+    revision = 2  # 1 had other random starts
 
     n_nonzero_coefs: int
     max_iter: int = 50
@@ -69,8 +66,8 @@ class TopKProcrustes(Peer):
     start_max_iter: int = 1000
     random_state: Any = None
 
-    def fit(self, X: Any, watch: Watch | None = None) -> Self:  # noqa: ARG002
-        """Iterations are those after the start."""
+    def fit(self, X: Any) -> Self:
+        """Fit atoms; iterations are those after the start."""
         samples = np.asarray(X)
         start = LpDictionaryLearning(
             p=3,

@@ -1,1 +1,1 @@
-"""The paper, reproduced: what to run, the runner, the store, and the report.."""
+"""The paper, reproduced: its experiments, a runner that stores results, and a report."""

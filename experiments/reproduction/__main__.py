@@ -1,4 +1,4 @@
-"""`python -m experiments.reproduction`: the command, or what has to be installed first."""
+"""Run `python -m experiments.reproduction`, or name the packages to install first."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Results to be had: a task, a method under its name, and everything else that determines the answer."""
+"""Cells: a task, a method, its options, the setting of the samples, and the seed determine a result."""
 
 from __future__ import annotations
 
@@ -13,51 +13,26 @@ from experiments import peers
 from experiments.harness.store import key_of
 
 Scalar = float | int | str | bool
-Settings = tuple[tuple[str, Scalar], ...]
-"""Names and values in the order of the names: a mapping that can be a key."""
+Settings = tuple[tuple[str, Scalar], ...]  # names and values, sorted by name: a hashable mapping
 
-DATA_REVISION = 1
-"""Raise it when the same seed gives other samples: results of old samples are then no longer results of these."""
+DATA_REVISION = 1  # raise it when the same seed gives other samples
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A task, the method that does it, what it is done on, and the seed.
+    """A result to compute; `software` names the package behind the method, its version and revision."""
 
-    Attributes
-    ----------
-    task : str
-        Name of a task of `tasks`.
-    method : str
-        Name of a method of `METHODS`.
-    options : tuple of (str, scalar)
-        Parameters of the method.
-    setting : tuple of (str, scalar)
-        What the samples are drawn from.
-    seed : int
-        Number of the trial; samples and starts follow from it.
-    software : str
-        Whatever the answer depends on beyond that: packages and revisions.
-    """
-
-    task: str
-    method: str
+    task: str  # a key of `tasks.TASKS`
+    method: str  # a key of `METHODS`
     options: Settings
     setting: Settings
-    seed: int
+    seed: int  # of samples and start
     software: str
 
     @property
     def identity(self) -> dict[str, Any]:
         """The cell as plain data."""
-        return {
-            "task": self.task,
-            "method": self.method,
-            "options": dict(self.options),
-            "setting": dict(self.setting),
-            "seed": self.seed,
-            "software": self.software,
-        }
+        return {**vars(self), "options": dict(self.options), "setting": dict(self.setting)}
 
     @property
     def key(self) -> str:
@@ -65,28 +40,15 @@ class Cell:
         return key_of(self.identity)
 
     def value(self, name: str) -> Any:
-        """A value of the setting or the options; 0 where there is none."""
+        """Return a value of the setting or the options, 0 if there is none."""
         return dict(self.setting + self.options).get(name, 0)
-
-
-def frozen(values: Mapping[str, Scalar]) -> Settings:
-    """A mapping as a key."""
-    return tuple(sorted(values.items()))
-
-
-ANNEALED = (3, 2.5, 2.2)
-"""Exponents for few samples, one after the other."""
-
-
-# --- methods: the columns of the tables ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Method:
-    """How an estimator is made from setting, options and seed; and what else its answer depends on.
+    """How to make an estimator from setting, options and seed; `peer` is None for the methods of elldict.
 
-    `peer` is the adapter behind it; ours have none, and can work on a graphics card. Raise the revision of ours when
-    an unreleased solver gives other answers than before; that of a peer is the adapter's.
+    Raise `own_revision` when a method of elldict gives other results; a baseline has the revision of its adapter.
     """
 
     make: Callable[[Mapping[str, Any], Mapping[str, Any], int], Any]
@@ -94,63 +56,43 @@ class Method:
     own_revision: int = 1
 
     @property
-    def revision(self) -> int:
-        """Of the adapter."""
-        return self.own_revision if self.peer is None else self.peer.revision
-
-    @property
     def missing(self) -> str | None:
-        """The package to be installed first, None if it is there."""
+        """Name of the package to install first, None if it is installed."""
         if self.peer is None or importlib.util.find_spec(self.peer.module) is not None:
             return None
         return self.peer.package
 
-    def on_card(self, device: str | None) -> bool:
-        """Whether a fit works on the card, if there is one."""
-        return device is not None and self.peer is None
-
     @property
     def software(self) -> str:
         """Package, version and revisions."""
-        name = "elldict" if self.peer is None else self.peer.package
+        name, revision = (
+            ("elldict", self.own_revision) if self.peer is None else (self.peer.package, self.peer.revision)
+        )
         version = __version__ if name == "elldict" else "missing" if self.missing else importlib.metadata.version(name)
-        return f"{name} {version}, adapter {self.revision}, data {DATA_REVISION}"
+        return f"{name} {version}, adapter {revision}, data {DATA_REVISION}"
 
 
-def _paper(_: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> LpDictionaryLearning:
-    return LpDictionaryLearning(solver="power", refine=None, random_state=seed, **options)
-
-
-def _default(_: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> LpDictionaryLearning:
-    return LpDictionaryLearning(random_state=seed, **options)
-
-
-def _annealed(_: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> LpDictionaryLearning:
-    return LpDictionaryLearning(p=ANNEALED, random_state=seed, **options)
-
-
-def _ksvd(setting: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> peers.KSVD:
+def _make_ksvd(setting: Mapping[str, Any], options: Mapping[str, Any], seed: int) -> peers.KSVD:
     n_nonzero = max(1, round(setting["density"] * setting["n_features"]))
     return peers.KSVD(n_nonzero, random_state=seed, **options)
 
 
-def _peer(kind: type[Any]) -> Method:
-    """A peer that has to be told nothing of the setting."""
-    return Method(lambda _, options, seed: kind(random_state=seed, **options), kind)
+def _wrap(kind: type[Any], **fixed: Any) -> Callable[[Mapping[str, Any], Mapping[str, Any], int], Any]:
+    """Make an estimator that does not depend on the setting."""
+    return lambda _, options, seed: kind(random_state=seed, **fixed, **options)
 
 
 METHODS = {
-    "lp": Method(_paper, own_revision=2),
-    "default": Method(_default, own_revision=3),
-    "annealed": Method(_annealed, own_revision=3),
-    "ksvd": Method(_ksvd, peers.KSVD),
-    "rtr": _peer(peers.TrustRegionL1),
-    "gradient": _peer(peers.RiemannianGradient),
-    "fastica": _peer(peers.FastICA),
-    "picard": _peer(peers.Picard),
+    "lp": Method(_wrap(LpDictionaryLearning, solver="power", refine=None), own_revision=3),  # 2 had other starts
+    "default": Method(_wrap(LpDictionaryLearning), own_revision=4),  # 3 was the package before it was rewritten
+    "ksvd": Method(_make_ksvd, peers.KSVD),
+    "rtr": Method(_wrap(peers.TrustRegionL1), peers.TrustRegionL1),
+    "gradient": Method(_wrap(peers.RiemannianGradient), peers.RiemannianGradient),
+    "fastica": Method(_wrap(peers.FastICA), peers.FastICA),
+    "picard": Method(_wrap(peers.Picard), peers.Picard),
     "pca": Method(lambda _, options, __: peers.PCA(**options), peers.PCA),
-    "top-k": _peer(peers.TopKProcrustes),
-    "power": Method(_paper),  # the population power method: no samples, no estimator
+    "top-k": Method(_wrap(peers.TopKProcrustes), peers.TopKProcrustes),
+    "power": Method(_wrap(LpDictionaryLearning)),  # on the population: without samples and estimator
 }
 
 
@@ -161,5 +103,6 @@ def make_cell(
     seed: int,
     options: Mapping[str, Scalar] | None = None,
 ) -> Cell:
-    """A cell of this method as it is installed here."""
-    return Cell(task, method, frozen(options or {}), frozen(setting), seed, METHODS[method].software)
+    """Make a cell for the installed version of a method."""
+    names = tuple(sorted((options or {}).items())), tuple(sorted(setting.items()))
+    return Cell(task, method, *names, seed, METHODS[method].software)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Printed:
-    """A number as printed: an error in per cent, and the seconds beside it."""
+    """A number as printed: an error in per cent, and the seconds printed next to it."""
 
     text: str
     seconds: float
 
     @property
     def error(self) -> float:
-        """The error as a share."""
+        """The error as a fraction."""
         return float(self.text) / 100
 
     @property
@@ -26,7 +26,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: what its samples are drawn from, and what is printed for each method."""
+    """A row of a table: the setting of its samples, and what is printed for each method."""
 
     n_features: int
     n_samples: int
@@ -37,7 +37,7 @@ class Row:
 
 
 def _table(names: str, rows: dict[tuple[float, ...], str], kind: str = "") -> tuple[Row, ...]:
-    """Rows from text: error in per cent and seconds for each method, in the order of the names."""
+    """Parse rows from text: error in per cent and seconds for each method, in the order of the names."""
     result = []
     for (n, r, density, level), text in rows.items():
         numbers = text.split()

@@ -1,11 +1,10 @@
-"""The runner: cells in, stored records out, whatever happens on the way."""
+"""Run cells in worker processes and store their results."""
 
 from __future__ import annotations
 
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,34 +12,10 @@ from experiments.harness.machine import processor
 from experiments.harness.pool import Lost, Pool
 from experiments.harness.store import DONE, FAILED, Record, Store
 from experiments.reproduction.cells import METHODS, Cell
-from experiments.reproduction.estimates import Estimator, prior_seconds
-from experiments.reproduction.tasks import run_cell, uses_card
+from experiments.reproduction.tasks import run_cell
 
-TELL_SECONDS = 0.5
-"""Between two reports of progress: adding up thousands of estimates after every cell would cost more than the cells."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run stands."""
-
-    n_done: int
-    n_cells: int
-    seconds_left: float
-    doing: tuple[Cell, ...]
-
-
-@dataclass
-class Outcome:
-    """What a run did and did not do."""
-
-    n_cells: int
-    n_stored_before: int
-    done: list[Cell] = field(default_factory=list)
-    failed: list[Cell] = field(default_factory=list)
-    not_run: list[Cell] = field(default_factory=list)
-    missing: dict[str, list[Cell]] = field(default_factory=dict)  # by package
-    interrupted: bool = False
+PASSES = {"ksvd": 30_000, "gradient": 400, "top-k": 200, "picard": 100, "lp": 60, "fastica": 30, "default": 30}
+"""Rough costs of a fit, in products of all samples with all atoms."""
 
 
 def run(
@@ -50,118 +25,62 @@ def run(
     jobs: int = 1,
     budget: float | None = None,
     files: Mapping[str, str] | None = None,
-    device: str | None = None,
     retry_failed: bool = False,
-    tell: Callable[[Progress], None] = lambda _: None,
-) -> Outcome:
-    """Run what is not stored yet, cheap cells first, `jobs` at a time, for at most `budget` seconds.
+    show: Callable[[int, int, list[Cell]], None] = lambda *_: None,
+) -> int:
+    """Run the cells that are not stored, `jobs` at a time, for at most `budget` seconds; return how many have ended.
 
-    Every result is stored the moment it is known. A cell that fails is stored as failed and not tried again unless
-    asked for. Ctrl-C ends the run as the budget does: what was under way is given up, all else is kept. Our own methods
-    work on `device`, if it is given.
+    Each result is stored at once. A cell that fails is stored as failed, and run again only with `retry_failed`. `show`
+    is called with the number of results, the number of cells to run, and the cells in progress.
     """
-    unique = list(dict.fromkeys(cells))
-    outcome = Outcome(len(unique), 0)
-    left = []
-    for cell in unique:
-        record = store.get(cell)
-        package = METHODS[cell.method].missing
-        if record is not None and not (retry_failed and record.status == FAILED):
-            outcome.n_stored_before += 1
-        elif package is not None:
-            outcome.missing.setdefault(package, []).append(cell)
-        else:
-            left.append(cell)
-    left.sort(key=_rank)
+    left = sorted((cell for cell in set(cells) if is_open(cell, store, retry_failed)), key=rank)
+    n_all, done = len(left), list[Cell]()
     deadline = None if budget is None else time.monotonic() + budget
-    pool = Pool(partial(attempt, files=dict(files or {}), device=device), jobs, deadline=deadline)
-    with store.writing(), pool:
-        _Run(left, store, outcome, pool, tell).work()
-    return outcome
+    left.reverse()
+
+    def next_cell() -> Cell | None:
+        is_over = deadline is not None and time.monotonic() >= deadline
+        return left.pop() if left and not is_over else None
+
+    with store.writing(), Pool(partial(attempt, files=dict(files or {})), jobs, deadline=deadline) as pool:
+        for cell, found in pool.results(next_cell, lambda: show(len(done), n_all, pool.busy)):
+            store.add(fail(cell, found.reason, found.seconds) if isinstance(found, Lost) else found)
+            done.append(cell)
+    return len(done)
 
 
-def _rank(cell: Cell) -> tuple[float, str]:
-    """Cheap cells first, for most results soonest; a second trial only when others have had time for their first."""
-    return (1 + cell.seed) * prior_seconds(cell), cell.key
+def is_open(cell: Cell, store: Store, retry_failed: bool = False) -> bool:
+    """Return whether a cell can be run and has no result."""
+    record = store.get(cell)
+    return not METHODS[cell.method].missing and (record is None or (retry_failed and record.status == FAILED))
 
 
-class _Run:
-    """What is left to do, and what came of the rest."""
-
-    def __init__(
-        self,
-        cells: list[Cell],
-        store: Store,
-        outcome: Outcome,
-        pool: Pool[Cell, Record],
-        tell: Callable[[Progress], None],
-    ) -> None:
-        self.left, self.store, self.outcome, self.pool, self.tell = cells, store, outcome, pool, tell
-        self.estimator = Estimator(store.records.values())
-        self.told = 0.0
-
-    def work(self) -> None:
-        try:
-            for cell, found in self.pool.results(self._next_cell, self._tell):
-                self._keep(cell, _failure(cell, found.reason, found.seconds) if isinstance(found, Lost) else found)
-        except KeyboardInterrupt:
-            self.outcome.interrupted = True
-        finally:
-            self.outcome.not_run += self.pool.busy + self.left
-
-    def _next_cell(self) -> Cell | None:
-        """The first cell that should be finished in time."""
-        deadline = self.pool.deadline
-        for number, cell in enumerate(self.left):
-            if deadline is None or time.monotonic() + self.estimator.seconds(cell) < deadline:
-                return self.left.pop(number)
-        return None
-
-    def _keep(self, cell: Cell, record: Record) -> None:
-        self.store.add(record)
-        if record.status == DONE:
-            self.outcome.done.append(cell)
-            self.estimator.learn(record)
-        else:
-            self.outcome.failed.append(cell)
-
-    def _tell(self) -> None:
-        if time.monotonic() < self.told + TELL_SECONDS:
-            return
-        self.told = time.monotonic()
-        busy = self.pool.busy
-        seconds = sum(map(self.estimator.seconds, [*self.left, *busy])) / max(1, len(busy))
-        if self.pool.deadline is not None:
-            seconds = min(seconds, self.pool.deadline - time.monotonic())
-        n_cells = self.outcome.n_cells - sum(map(len, self.outcome.missing.values()))
-        self.tell(Progress(n_cells - len(self.left) - len(busy), n_cells, seconds, tuple(busy)))
+def rank(cell: Cell) -> tuple[float, str]:
+    """Order cells by their cost; the second trial of a cell counts twice, so that others are tried before."""
+    n, r = cell.value("n_features") or 784, cell.value("n_samples") or cell.value("n_train")
+    noise = cell.value("noise_std") + cell.value("corruption") / 3
+    passes = 5 * n if cell.method == "rtr" else PASSES.get(cell.method, 1)
+    return (1 + cell.seed) * passes * (1 + 4 * noise) * n**2 * r, cell.key
 
 
-# --- one cell, in a worker --------------------------------------------------------------------------------------------
+# --- in a worker ------------------------------------------------------------------------------------------------------
 
 
-def attempt(cell: Cell, files: Mapping[str, str], device: str | None) -> Record:
-    """Run a cell; whatever it raises is its result."""
-    began = time.process_time()
+def attempt(cell: Cell, files: Mapping[str, str]) -> Record:
+    """Run a cell; an exception is stored as its result."""
+    started = time.process_time()
     try:
-        values, fit_seconds = run_cell(cell, files, device)
+        values, fit_seconds = run_cell(cell, files)
     except Exception as error:
-        return _failure(cell, f"{type(error).__name__}: {error}", time.process_time() - began)
-    made = _made(time.process_time() - began) | {"fit_seconds": round(fit_seconds, 4)}
-    if uses_card(cell, device):
-        made["card"] = _card(str(device))
+        return fail(cell, f"{type(error).__name__}: {error}", time.process_time() - started)
+    made = _make_origin(time.process_time() - started) | {"fit_seconds": round(fit_seconds, 4)}
     return Record(cell.identity, DONE, values, "", made)
 
 
-def _failure(cell: Cell, reason: str, seconds: float) -> Record:
-    return Record(cell.identity, FAILED, {}, " ".join(reason.split()), _made(seconds))
+def fail(cell: Cell, reason: str, seconds: float) -> Record:
+    """Make the record of a failure."""
+    return Record(cell.identity, FAILED, {}, " ".join(reason.split()), _make_origin(seconds))
 
 
-def _made(seconds: float) -> dict[str, Any]:
+def _make_origin(seconds: float) -> dict[str, Any]:
     return {"seconds": round(seconds, 4), "machine": f"{processor()}, {platform.system()}"}
-
-
-def _card(device: str) -> str:
-    import torch  # noqa: PLC0415
-
-    return str(torch.cuda.get_device_name(device))

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.figure import Figure
 
-from elldict._old.report.style import Palette
-from experiments.reproduction.cells import ANNEALED, Cell, Scalar, make_cell
+from experiments.reproduction.cells import Cell, Scalar, make_cell
 from experiments.reproduction.experiment import (
     Claim,
     Entry,
@@ -17,167 +16,127 @@ from experiments.reproduction.experiment import (
     Section,
     Size,
     Table,
-    Verdict,
     absent_entry,
+    judge,
 )
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.looks import LOOKS
+from experiments.reproduction.report.styles import STYLES
 from experiments.reproduction.report.words import SIGN, bare, whole_percent
-from experiments.reproduction.results import Results, Summary
+from experiments.reproduction.results import Results
 
 DENSITY = 0.3
-EXACT = 1e-6
-EXACT_WORDS = f"0.0001{SIGN}"
-ROUNDING = 1e-16
-"""Errors below this, or below zero, are drawn here."""
+EXACT, EXACT_WORDS = 1e-6, f"0.0001{SIGN}"  # error below which only rounding is left
+ROUNDING = 1e-16  # smallest error that is drawn
+ENOUGH = 5  # samples per atom from which recovery should be exact
+ALMOST_ALL = 0.95  # fraction of the trials that have to be
+SMALL = 30  # features of the problem that is drawn
 
-ENOUGH = 4
-"""Samples an atom from which recovery is promised to be exact."""
-
-SMALL = 30
-"""Features of the problem that is drawn."""
-
-LOOK_NAMES = {"default": "default", "annealed": "annealed", "lp": "l3", "fastica": "fastica"}
-METHOD_NAMES = {method: LOOKS[name].label for method, name in LOOK_NAMES.items()}
-OURS = ("default", "annealed")
-OPTIONS: dict[str, dict[str, Scalar]] = {"default": {}, "annealed": {}, "lp": {"p": 3}, "fastica": {}}
+METHODS: dict[str, tuple[str, dict[str, Scalar]]] = {
+    "default": ("default", {}),
+    "l3": ("lp", {"p": 3}),
+    "fastica": ("fastica", {}),
+}
+Errors = dict[tuple[str, int, int], list[float]]  # by name, features and samples
 
 
-def settings(size: Size) -> list[tuple[int, int]]:
-    """Numbers of features and samples."""
+def list_settings(size: Size) -> list[tuple[int, int]]:
+    """List numbers of features and samples."""
     if not size.full:
         return [(SMALL, r) for r in (90, 180, 240, 400)]
-    fewest = [(SMALL, r) for r in (60, 75, 90, 105, 120)]
-    few = [(SMALL, r) for r in (150, 180, 210, 240, 300, 400)]
-    return [*fewest, *few, (60, 300), (60, 360), (60, 420), (100, 600)]
+    few = [(SMALL, r) for r in (60, 75, 90, 105, 120, 150, 180, 210, 240, 300, 400)]
+    return [*few, (60, 300), (60, 360), (60, 420), (100, 600)]
 
 
-def trials(method: str, n: int, r: int, size: Size) -> list[Cell]:
-    """Fits of one method."""
+def list_trials(name: str, n: int, r: int, size: Size) -> list[Cell]:
+    """List the fits of a method."""
     setting: dict[str, Scalar] = {"n_features": n, "n_samples": r, "density": DENSITY}
-    seeds = size.n_trials(quick=4, full=20)
-    return [make_cell("recovery", method, setting, seed, OPTIONS[method]) for seed in seeds]
+    method, options = METHODS[name]
+    return [make_cell("recovery", method, setting, seed, options) for seed in size.n_trials(quick=4, full=20)]
 
 
-def cells(size: Size) -> list[Cell]:
-    """Everything to run."""
-    return [cell for n, r in settings(size) for method in METHOD_NAMES for cell in trials(method, n, r, size)]
+def list_cells(size: Size) -> list[Cell]:
+    """List all cells."""
+    return [cell for n, r in list_settings(size) for name in METHODS for cell in list_trials(name, n, r, size)]
 
 
-def section(results: Results, size: Size) -> Section:
-    """The figure, the table, and the claims."""
-    found = {
-        (method, n, r): numbers
-        for method in METHOD_NAMES
-        for n, r in settings(size)
-        if (numbers := results.numbers(trials(method, n, r, size)))
-    }
+def make_section(results: Results, size: Size) -> Section:
+    """Make the section of the report."""
+    keys = [(name, n, r) for name in METHODS for n, r in list_settings(size)]
+    found = {key: errors for key in keys if (errors := results.numbers(list_trials(*key, size)))}
     return Section(
-        "Beyond the paper: exact, from few samples",
-        _finding(found),
-        f"No noise, θ = {DENSITY}, from {_fewest(size)} samples an atom on, "
-        f"{len(size.n_trials(quick=4, full=20))} trials. Recovery is exact if the error is below {EXACT_WORDS}: "
-        "rounding, not statistics. Annealed: p = " + ", ".join(f"{p:g}" for p in ANNEALED) + ", one after the other.",
-        pictures=(
-            Picture(
-                "few-samples",
-                f"Share of exact recoveries, and the median error, against the number of samples; n = {SMALL}. On the "
-                f"left ℓ₃ lies below FastICA; on the right, errors below {drawing.per_cent_tick(ROUNDING)} are drawn "
-                "there.",
-                "Exact recoveries and errors of four methods against the number of samples",
-                lambda palette, narrow: draw(found, palette, narrow),
-            ),
+        "Beyond the paper: exact recovery from few samples",
+        _summarise(found),
+        f"No noise, θ = {DENSITY}, {len(size.n_trials(quick=4, full=20))} trials. Recovery is exact if the error is "
+        f"below {EXACT_WORDS}.",
+        claims=list(_judge(found)),
+        picture=Picture(
+            f"Fraction of exact recoveries, and the median error, against the number of samples; n = {SMALL}. Left: "
+            "ℓ₃ is covered by FastICA.",
+            "Exact recoveries and errors of three methods against the number of samples",
+            lambda: draw(found),
         ),
-        tables=(_table(results, size),),
-        claims=tuple(_claims(found)),
+        table=_make_table(results, size),
     )
 
 
-Errors = dict[tuple[str, int, int], list[float]]
-"""By method, features and samples."""
-
-
-def _finding(found: Errors) -> str:
-    """The fewest samples an atom from which every trial is exact."""
-    said = []
-    for method in OURS:
-        needed = _always_exact_from(found, method)
-        if needed is not None:
-            said.append(f"{METHOD_NAMES[method]} from {needed:g} samples an atom on")
-    return f"Every trial is exact: {'; '.join(said)}." if said else "Not run yet, or never exact."
-
-
-def _always_exact_from(found: Errors, method: str) -> float | None:
-    """Samples an atom from which on no trial of any size missed; None if the most of them did."""
-    at = sorted((r / n, _exact(errors)) for (name, n, r), errors in found.items() if name == method)
-    missed = [ratio for ratio, share in at if share < 1]
-    return next((ratio for ratio, _ in at if not missed or ratio > missed[-1]), None)
-
-
-def _fewest(size: Size) -> str:
-    return f"{min(r / n for n, r in settings(size)):g}"
-
-
-def _exact(errors: list[float]) -> float:
-    """Share of exact recoveries."""
+def _count_exact(errors: list[float]) -> float:
+    """Compute the fraction of exact recoveries."""
     return float(np.mean(np.array(errors) < EXACT))
 
 
-def _mean_share(shares: list[float]) -> str:
-    return whole_percent(float(np.mean(shares)))
-
-
-def _table(results: Results, size: Size) -> Table:
-    rows = []
-    for n, r in settings(size):
-        entries = [_entry(results.summary(trials(method, n, r, size))) for method in METHOD_NAMES]
-        rows.append((Entry(str(n), order=n), Entry(str(r), order=r), *entries))
-    columns = ("n", "r", *METHOD_NAMES.values())
-    caption = f"Fits with an error below {EXACT_WORDS}, of all fits, and the median error in per cent."
-    return Table("few", caption, columns, tuple(rows), n_heads=2)
-
-
-def _entry(summary: Summary) -> Entry:
-    errors = list(summary.numbers)
-    if not errors:
-        return absent_entry(summary)
-    median = f"median {bare(float(np.median(errors)))}"
-    n_exact = sum(error < EXACT for error in errors)
-    return Entry(f"{n_exact} of {len(errors)}", order=_exact(errors), lines=(median,))
-
-
-def _claims(found: Errors) -> Iterator[Claim]:
-    text = "Annealed p and refinement recover dictionaries exactly where ℓ₃ and FastICA never do."
-    ours = [_exact(errors) for (method, n, r), errors in found.items() if method == "annealed" and r >= ENOUGH * n]
-    theirs = [_exact(errors) for (method, _, _), errors in found.items() if method not in OURS]
-    if not ours or not theirs:
-        yield Claim(text, "Not run.", Verdict.OPEN, ours=True)
-        return
-    said = (
-        f"With {ENOUGH} samples an atom or more: {_mean_share(ours)} exact; the others, {_mean_share(theirs)} anywhere."
+def _summarise(found: Errors) -> str:
+    """Find the samples per atom above which all trials of elldict are exact."""
+    at = sorted((r / n, _count_exact(errors)) for (name, n, r), errors in found.items() if name == "default")
+    missed = max((ratio for ratio, fraction in at if fraction < 1), default=0.0)
+    exact = [ratio for ratio, _ in at if ratio > missed]
+    return (
+        f"elldict is exact in all trials from {exact[0]:g} samples per atom." if exact else "Not run, or never exact."
     )
-    yield Claim(text, said, Verdict.of((min(ours) >= 0.95) + (max(theirs) == 0), 2), ours=True)
 
 
-def draw(found: Errors, palette: Palette, narrow: bool) -> Figure:
-    """Shares and errors against samples."""
-    figure, (left, right) = drawing.panels(palette, narrow, 2, height=3.6)
-    for method, name in LOOK_NAMES.items():
-        curve = [(r, errors) for (other, n, r), errors in found.items() if other == method and n == SMALL]
-        if not curve:
-            continue
-        r, style = [at for at, _ in curve], drawing.line_style(name, palette)
-        left.plot(r, [_exact(errors) for _, errors in curve], **style)
-        right.plot(r, [max(float(np.median(errors)), ROUNDING) for _, errors in curve], **style)
-    drawing.shares_on_y(left)
-    left.set(xlabel="samples r")
-    right.set(xlabel="samples r")
-    drawing.per_cent_on_y(right, [1, 1e-4, 1e-8, 1e-12, ROUNDING])
+def _make_table(results: Results, size: Size) -> Table:
+    rows = []
+    for n, r in list_settings(size):
+        entries = [Entry(str(n)), Entry(str(r))]
+        for name in METHODS:
+            summary = results.summary(list_trials(name, n, r, size))
+            errors = summary.numbers
+            text = f"{sum(error < EXACT for error in errors)} of {len(errors)}"
+            entries.append(Entry(text, (f"median {bare(np.median(errors))}",)) if errors else absent_entry(summary))
+        rows.append(tuple(entries))
+    caption = f"Fits with an error below {EXACT_WORDS}, and the median error in per cent."
+    return Table(caption, ("n", "r", *(STYLES[name].label for name in METHODS)), tuple(rows), n_heads=2)
+
+
+def _judge(found: Errors) -> Iterator[Claim]:
+    text = "elldict recovers dictionaries exactly where ℓ₃ and FastICA never do."
+    ours = [_count_exact(errors) for (name, n, r), errors in found.items() if name == "default" and r >= ENOUGH * n]
+    others = [_count_exact(errors) for (name, _, _), errors in found.items() if name != "default"]
+    if not ours or not others:
+        yield judge(text, [], "", ours=True)
+        return
+    fractions = [whole_percent(float(np.mean(some))) for some in (ours, others)]
+    more = f"From {ENOUGH} samples per atom: {fractions[0]} exact; the others, {fractions[1]} of all trials."
+    yield judge(text, [min(ours) >= ALMOST_ALL, max(others) == 0], more, ours=True)
+
+
+def draw(found: Errors) -> Figure:
+    """Draw fractions and errors against samples."""
+    figure, (left, right) = drawing.make_panels(2, height=3.6)
+    for name in METHODS:
+        curve = {r: errors for (other, n, r), errors in found.items() if other == name and n == SMALL}
+        if curve:
+            style = drawing.style_line(name)
+            left.plot(list(curve), [_count_exact(errors) for errors in curve.values()], **style)
+            right.plot(list(curve), [max(np.median(errors), ROUNDING) for errors in curve.values()], **style)
+    drawing.scale_fractions(left)
+    drawing.scale_errors(right, (0, -4, -8, -12, -16))
     right.set_ylim(ROUNDING / 2, 2)
-    drawing.titled(left, "Exact recoveries")
-    drawing.titled(right, "Median error")
-    drawing.legend_above(figure, [left, right], palette, narrow)
+    for panel, title in ((left, "Exact recoveries"), (right, "Median error")):
+        panel.set_xlabel("samples r")
+        drawing.set_title(panel, title)
+    drawing.add_legend(figure, [left, right])
     return figure
 
 
-EXPERIMENT = Experiment("few-samples", "Few samples", cells, section)
+EXPERIMENT = Experiment("few-samples", "Few samples", list_cells, make_section)

@@ -1,4 +1,4 @@
-"""Figure 3: the power method on infinitely many samples, in two stages."""
+"""Figure 3: the two stages of the power method with infinitely many samples."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from elldict._old.report.style import Palette
+from experiments.harness.axes import INK, LINE
 from experiments.reproduction.cells import Cell, Scalar, make_cell
-from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
+from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, judge
 from experiments.reproduction.report import drawing
-from experiments.reproduction.report.words import SIGN, power_of_ten, span, two_digits
+from experiments.reproduction.report.words import SIGN, power_of_ten, span
 from experiments.reproduction.results import Results
 
 P, DENSITY = 4, 0.1
 CONSTRAINTS = {"sphere": "On the sphere", "orthogonal": "On the orthogonal group"}
-FEW = 30
-"""Iterations that count as a few: the paper's figures show up to about as many."""
-
-SECOND_STAGE, ROUNDING = 1e-2, 1e-13
-"""Errors between which the second stage is fitted."""
+FEW = 30  # iterations; the figures of the paper show about as many
+NEAR = 0.02  # relative difference of fitted factors and theta that counts as agreement
+SECOND_STAGE, ROUNDING = 1e-2, 1e-13  # errors at the start and the end of the second stage
 
 
 @dataclass(frozen=True)
 class Run:
-    """Errors along one run."""
+    """Errors of all iterates of a run."""
 
     constraint: str
     n: int
@@ -46,41 +44,30 @@ class Run:
 
     @property
     def n_first(self) -> int:
-        """Iterations until the second stage."""
+        """Number of iterations before the second stage."""
         return next((t for t, error in enumerate(self.errors) if error < SECOND_STAGE), len(self.errors))
 
 
-def population_cell(method: str, constraint: str, n: int, density: float, seed: int, **options: Scalar) -> Cell:
-    """A run on infinitely many samples."""
-    setting: dict[str, Scalar] = {
-        "n_features": n,
-        "p": P,
-        "density": density,
-        "constraint": constraint,
-        "floor": ROUNDING,
-        "max_iter": 20_000,
-    }
-    return make_cell("population", method, setting, seed, options)
+def make_population_cell(method: str, constraint: str, n: int, density: float, seed: int, **options: Scalar) -> Cell:
+    """Make the cell of a run with infinitely many samples."""
+    setting: dict[str, Scalar] = {"n_features": n, "p": P, "density": density, "constraint": constraint}
+    return make_cell("population", method, setting | {"floor": ROUNDING, "max_iter": 20_000}, seed, options)
 
 
-def sizes(size: Size) -> tuple[int, ...]:
-    """Numbers of features."""
-    return (10, 100, 300) if size.full else (10, 50)
+def list_cells(size: Size) -> list[Cell]:
+    """List all cells."""
+    all_n, seeds = (10, 100, 300) if size.full else (10, 50), size.n_trials(quick=3)
+    return [
+        make_population_cell("power", constraint, n, DENSITY, seed)
+        for constraint in CONSTRAINTS
+        for n in all_n
+        for seed in seeds
+    ]
 
 
-def trials(constraint: str, n: int, size: Size) -> list[Cell]:
-    """Runs from several random starts."""
-    return [population_cell("power", constraint, n, DENSITY, seed) for seed in size.n_trials(quick=3)]
-
-
-def cells(size: Size) -> list[Cell]:
-    """Everything to run."""
-    return [cell for constraint in CONSTRAINTS for n in sizes(size) for cell in trials(constraint, n, size)]
-
-
-def runs(results: Results, planned: Sequence[Cell]) -> list[Run]:
-    """Those of the cells that were run."""
-    found = ((cell, results.values(cell)) for cell in planned)
+def read_runs(results: Results, cells: Sequence[Cell]) -> list[Run]:
+    """Read the runs of those cells that were run."""
+    found = ((cell, results.values(cell)) for cell in cells)
     return [
         Run(str(cell.value("constraint")), int(cell.value("n_features")), tuple(values["errors"]))
         for cell, values in found
@@ -88,112 +75,83 @@ def runs(results: Results, planned: Sequence[Cell]) -> list[Run]:
     ]
 
 
-def section(results: Results, size: Size) -> Section:
-    """The figure, the fitted factors, and the claims."""
-    done = runs(results, cells(size))
+def make_section(results: Results, size: Size) -> Section:
+    """Make the section of the report."""
+    runs = read_runs(results, list_cells(size))
+    factors = [run.factor for run in runs if run.factor is not None]
+    finding = "Not run yet."
+    if factors:
+        first = max(run.n_first for run in runs)
+        finding = (
+            f"After at most {first} iterations, each iteration multiplies the error by {span(factors, '.4f')}; "
+            f"θ is {DENSITY}."
+        )
     return Section(
-        "A slow start, then a factor of θ an iteration",
-        _finding(done),
-        f"The power method with the expected gradient, p = {P}, θ = {DENSITY}: what happens with infinitely many "
-        f"samples, from {len(size.n_trials(quick=3))} random starts each. Expectations are computed, not sampled; "
-        "what elldict does beyond the power method needs samples, so it has no curve here.",
-        pictures=(
-            Picture(
-                "figure3",
-                "Error of the power method against iteration, from random starts. Grey: lines that fall by θ = 1/10 an "
-                "iteration.",
-                "Curves that stay level for a few iterations and then fall in a straight line on a log axis",
-                lambda palette, narrow: draw(done, palette, narrow),
-            ),
+        "A slow start, then a factor of θ per iteration",
+        finding,
+        f"The power method with the expected gradient, p = {P}, θ = {DENSITY}; random starts: {len(size.n_trials(3))}. "
+        " The other stages of elldict need samples, so it has no curve here.",
+        claims=list(_judge(runs, factors)),
+        picture=Picture(
+            "Error of the power method against iteration. Grey lines fall by θ = 1/10 per iteration.",
+            "Curves that stay level for a few iterations and then fall along a straight line on a log axis",
+            lambda: draw(runs),
         ),
-        tables=(_table(done),),
-        claims=tuple(_claims(done)),
+        table=_make_table(runs),
     )
 
 
-def _groups(done: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
+def _make_table(runs: Sequence[Run]) -> Table:
     groups: dict[tuple[str, int], list[Run]] = {}
-    for run in done:
+    for run in runs:
         groups.setdefault((run.constraint, run.n), []).append(run)
-    return groups
-
-
-def _table(done: Sequence[Run]) -> Table:
     rows = []
-    for (constraint, n), group in _groups(done).items():
-        factors = [run.factor for run in group if run.factor is not None]
-        mean = float(np.mean(factors)) if factors else math.nan
-        off = max((abs(factor / DENSITY - 1) for factor in factors), default=math.nan)
+    for (constraint, n), group in groups.items():
+        factors = np.array([run.factor for run in group if run.factor is not None] or [math.nan])
+        largest = float(np.max(np.abs(factors / DENSITY - 1)))
         first = [run.n_first for run in group]
-        rows.append(
-            (
-                Entry(CONSTRAINTS[constraint], order=constraint),
-                Entry(str(n), order=n),
-                Entry(f"{mean:.4f}", order=mean, tone="agrees" if off < 0.02 else "larger"),
-                Entry(f"{DENSITY:g}", order=DENSITY),
-                Entry(f"{two_digits(off)}{SIGN}", order=off),
-                Entry(f"{min(first)} to {max(first)}", order=float(np.mean(first))),
-            )
-        )
-    columns = ("Constraint", "n", "Fitted factor", "θ", "Largest departure", "Iterations of stage one")
+        fitted = Entry(f"{factors.mean():.4f}", tone="agrees" if largest < NEAR else "larger")
+        difference = Entry(f"{100 * largest:.2g}{SIGN}")
+        stage_one = Entry(span([float(t) for t in first], ".0f"))
+        rows.append((Entry(CONSTRAINTS[constraint]), Entry(str(n)), fitted, difference, stage_one))
+    columns = ("Constraint", "n", "Fitted factor", f"Largest difference from {DENSITY:g}", "Iterations of stage one")
     caption = f"Factor of the error per iteration, fitted between errors of {SECOND_STAGE:g} and {power_of_ten(-13)}."
-    return Table("factors", caption, columns, tuple(rows), n_heads=2)
+    return Table(caption, columns, tuple(rows), n_heads=2)
 
 
-def _finding(done: Sequence[Run]) -> str:
-    factors = [run.factor for run in done if run.factor is not None]
-    if not factors:
-        return "Not run yet."
-    first = max(run.n_first for run in done)
-    fitted = span(min(factors), max(factors), ".4f")
-    said = f"After at most {first} iterations the error is multiplied by {fitted} in each one that follows"
-    return f"{said}; θ is {DENSITY}."
-
-
-def _claims(done: Sequence[Run]) -> Iterator[Claim]:
-    factors = [run.factor for run in done if run.factor is not None]
+def _judge(runs: Sequence[Run], factors: Sequence[float]) -> Iterator[Claim]:
     text = "The second stage is linear, with factor θ = 1/10, on the sphere and on the orthogonal group."
-    held = [abs(factor / DENSITY - 1) < 0.02 for factor in factors]
-    if factors:
-        found = f"Fitted factors from {min(factors):.4f} to {max(factors):.4f} in {len(factors)} runs."
-        yield Claim(text, found, Verdict.of(sum(held), len(held)))
-    else:
-        yield Claim(text, "Not run.", Verdict.OPEN)
-    text = "The first stage takes a few iterations only."
-    first = [run.n_first for run in done]
-    if first:
-        found = f"Between {min(first)} and {max(first)}, up to n = {max(run.n for run in done)}; up to {FEW} counts."
-        yield Claim(text, found, Verdict.of(sum(t <= FEW for t in first), len(first)))
-    else:
-        yield Claim(text, "Not run.", Verdict.OPEN)
+    found = f"Fitted factors {span(list(factors), '.4f')} in {len(factors)} runs."
+    yield judge(text, [abs(factor / DENSITY - 1) < NEAR for factor in factors], found)
+    first = [run.n_first for run in runs]
+    found = f"{min(first)} to {max(first)}, up to n = {max(run.n for run in runs)}; up to {FEW} is few." if runs else ""
+    yield judge("The first stage takes only a few iterations.", [t <= FEW for t in first], found)
 
 
-def draw(done: Sequence[Run], palette: Palette, narrow: bool) -> Figure:
-    """A panel for each constraint."""
-    figure, axes = drawing.panels(palette, narrow, 2, sharey=not narrow)
+def draw(runs: Sequence[Run]) -> Figure:
+    """Draw a panel for each constraint."""
+    figure, axes = drawing.make_panels(2, sharey=True)
     for panel, (constraint, title) in zip(axes, CONSTRAINTS.items(), strict=True):
-        mine = [run for run in done if run.constraint == constraint]
-        _draw_panel(panel, mine, palette)
-        drawing.titled(panel, title)
+        _draw_panel(panel, [run for run in runs if run.constraint == constraint])
+        drawing.set_title(panel, title)
     return figure
 
 
-def _draw_panel(panel: Axes, mine: Sequence[Run], palette: Palette) -> None:
-    all_n = sorted({run.n for run in mine})
-    colours = {n: drawing.shade("l4", palette, number, len(all_n)) for number, n in enumerate(all_n)}
-    last = max((len(run.errors) for run in mine), default=20)
+def _draw_panel(panel: Axes, runs: Sequence[Run]) -> None:
+    all_n = sorted({run.n for run in runs})
+    last = max((len(run.errors) for run in runs), default=20)
     for start in range(-16, last + 2, 2):
         t = np.array([start, start + 16])
-        panel.plot(t, DENSITY ** (t - start), color=palette.line, linewidth=0.8, zorder=0)
-    for n, colour in colours.items():
-        group = [run for run in mine if run.n == n]
-        for number, run in enumerate(group):
-            label = f"n = {n}" if number == 0 else None
-            panel.plot(run.errors, color=colour, linewidth=1.8, alpha=0.85, label=label)
-    drawing.powers_on_y(panel, (0, -4, -8, -12))
+        panel.plot(t, DENSITY ** (t - start), color=LINE, linewidth=0.8, zorder=0)
+    for number, n in enumerate(all_n):
+        colour = drawing.shade("l4", number, len(all_n))
+        for k, run in enumerate(run for run in runs if run.n == n):
+            panel.plot(run.errors, color=colour, linewidth=1.8, alpha=0.85, label=f"n = {n}" if k == 0 else None)
+    drawing.scale_powers(panel, (0, -4, -8, -12))
     panel.set(ylim=(ROUNDING / 2, 3), xlim=(0, last), xlabel="iteration", ylabel="error")
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    drawing.legend(panel, palette, loc="upper right")
+    if runs:
+        panel.legend(frameon=False, labelcolor=INK, loc="upper right")
 
 
-EXPERIMENT = Experiment("figure3", "Figure 3", cells, section)
+EXPERIMENT = Experiment("figure3", "Figure 3", list_cells, make_section)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from elldict._old.report.style import Palette, interpolate
+from experiments.harness.axes import INK, TILE
 from experiments.reproduction.cells import Cell, Scalar, make_cell
-from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, Verdict
-from experiments.reproduction.images import N_KEPT, N_KNOWN, unpacked
+from experiments.reproduction.experiment import Claim, Entry, Experiment, Picture, Section, Size, Table, judge
+from experiments.reproduction.images import N_KEPT, N_KNOWN, unpack
 from experiments.reproduction.report import drawing
 from experiments.reproduction.report.words import bare, duration, percent, thousands
 from experiments.reproduction.results import Results
@@ -21,29 +22,28 @@ from experiments.reproduction.results import Results
 
 @dataclass(frozen=True)
 class Way:
-    """One way to rebuild an image from five numbers."""
+    """One way to reconstruct an image from five coefficients."""
 
-    name: str
     label: str
     method: str
     options: dict[str, Scalar]
     first: bool = False  # the same five atoms for every image, instead of the best five of each
-    short: str = ""  # in the sentence that sums up
 
 
-WAYS = (
-    Way("top-k", "ℓ₃, then fitted to its best five", "top-k", {"n_nonzero_coefs": N_KEPT}),
-    Way("default", "elldict", "default", {}, short="elldict"),
-    Way("l3", "ℓ₃", "lp", {"p": 3}, short="ℓ₃"),
-    Way("l4", "ℓ₄", "lp", {"p": 4}, short="ℓ₄"),
-    Way("pca", "PCA, best five of each image", "pca", {"center": False}, short="PCA"),
-    Way("pca-centred", "PCA around the mean image, best five", "pca", {"center": True}),
-    Way("pca-first", "PCA, the first five", "pca", {"center": False}, first=True),
-)
+WAYS = {
+    "top-k": Way("ℓ₃, then fitted to its best five", "top-k", {"n_nonzero_coefs": N_KEPT}),
+    "default": Way("elldict", "default", {}),
+    "l3": Way("ℓ₃", "lp", {"p": 3}),
+    "l4": Way("ℓ₄", "lp", {"p": 4}),
+    "pca": Way("PCA, best five of each image", "pca", {"center": False}),
+    "pca-centred": Way("PCA around the mean image, best five", "pca", {"center": True}),
+    "pca-first": Way("PCA, the first five", "pca", {"center": False}, first=True),
+}
+SUMMARISED = ("default", "l3", "l4", "pca")
 
 
-def cell_of(way: Way, size: Size) -> Cell:
-    """The cell of a way."""
+def make_image_cell(way: Way, size: Size) -> Cell:
+    """Make the cell of a way."""
     source = size.source
     few = source.name == "mnist" and not size.full
     n_train = 4000 if few else source.n_train
@@ -54,154 +54,118 @@ def cell_of(way: Way, size: Size) -> Cell:
         "n_test": 1000 if few else source.n_test,
         "n_known": min(n_train, N_KNOWN),
     }
-    options = dict(way.options)
-    if way.method == "lp":
-        options |= {"max_iter": 60, "tol": 1e-2} if few else {"max_iter": 500, "tol": 1e-3}
-    if way.method == "top-k":
-        options |= {"start_max_iter": 60, "tol": 1e-2} if few else {"start_max_iter": 500, "tol": 1e-3}
-    return make_cell("images", way.method, setting, 0, options)
+    max_iter, tol = (60, 1e-2) if few else (500, 1e-3)
+    limits = {"lp": {"max_iter": max_iter, "tol": tol}, "top-k": {"start_max_iter": max_iter, "tol": tol}}
+    return make_cell("images", way.method, setting, 0, way.options | limits.get(way.method, {}))
 
 
-def cells(size: Size) -> list[Cell]:
-    """Everything to run."""
-    return list(dict.fromkeys(cell_of(way, size) for way in WAYS))
+def list_cells(size: Size) -> list[Cell]:
+    """List all cells."""
+    return list(dict.fromkeys(make_image_cell(way, size) for way in WAYS.values()))
 
 
 @dataclass(frozen=True, eq=False)
 class Rebuilt:
-    """What a way gave."""
+    """Results of a way."""
 
     way: Way
     error: float
-    recognised: float  # share of images whose digit can still be told
+    recognised: float  # fraction of images whose digit is recognised
     shown: NDArray[np.uint8]  # (10, side, side)
     values: dict[str, Any]
     seconds: float
 
 
-def section(results: Results, size: Size) -> Section:
-    """The figure, the errors, and the claims."""
-    done = list(_rebuilt(results, size))
-    setting = dict(cell_of(WAYS[0], size).setting)
-    return Section(
-        f"Digits from {N_KEPT} numbers each",
-        _finding(done),
-        f"Images: {size.source.words}. Atoms are learned from {thousands(int(setting['n_train']))} of them; "
-        f"{thousands(int(setting['n_test']))} others are rebuilt from the {N_KEPT} largest of their coefficients. A "
-        f"rebuilt image counts as recognised if the nearest of {thousands(int(setting['n_known']))} images that atoms "
-        "were learned from shows the same digit.",
-        pictures=(
-            Picture(
-                "figure6",
-                "The first test image of each digit, and what is left of it. The numbers are of all test images: the "
-                "squared error as a share of their squared length, and how many are recognised.",
-                "Rows of ten handwritten digits: originals and reconstructions",
-                lambda palette, narrow: draw(done, palette, narrow),
-            ),
-        )
-        if done
-        else (),
-        tables=(_table(done),),
-        claims=tuple(_claims(done, size)),
-        notes=tuple(_notes(done, size)),
-    )
-
-
-def _notes(done: Sequence[Rebuilt], size: Size) -> Iterator[str]:
-    if done and "default" not in {result.way.name for result in done}:
-        yield "elldict as it comes has not been run on these images yet: the same command goes on with it."
-    if size.source.name != "mnist":
-        yield "The paper shows MNIST: give its file with --mnist FILE.npz."
-
-
-def _rebuilt(results: Results, size: Size) -> Iterator[Rebuilt]:
-    for way in WAYS:
-        cell = cell_of(way, size)
+def read(results: Results, size: Size) -> dict[str, Rebuilt]:
+    """Read the results of all ways."""
+    done = {}
+    for name, way in WAYS.items():
+        cell = make_image_cell(way, size)
         values = results.values(cell)
         if values is not None:
             prefix = "first_" if way.first else ""
-            shown = unpacked(values[f"{prefix}shown"], size.source.side)
+            shown = unpack(values[f"{prefix}shown"], size.source.side)
             error, recognised = values[f"{prefix}error"], values[f"{prefix}recognised"]
-            yield Rebuilt(way, error, recognised, shown, values, results.summary([cell]).seconds or 0.0)
+            done[name] = Rebuilt(way, error, recognised, shown, values, results.summary([cell]).seconds)
+    return done
 
 
-def _finding(done: Sequence[Rebuilt]) -> str:
-    listed = ", ".join(f"{result.way.short} {percent(result.error)}" for result in done if result.way.short)
-    return f"Squared error that is left with {N_KEPT} numbers an image: {listed}." if listed else "Not run yet."
+def make_section(results: Results, size: Size) -> Section:
+    """Make the section of the report."""
+    done, setting = read(results, size), dict(make_image_cell(WAYS["l3"], size).setting)
+    listed = ", ".join(f"{WAYS[name].label} {percent(done[name].error)}" for name in SUMMARISED if name in done)
+    picture = Picture(
+        "The first test image of each digit, and its reconstructions. The numbers are those of all test images: "
+        "squared error as a fraction of their squared norm, and the fraction recognised.",
+        "Rows of ten handwritten digits: originals and reconstructions",
+        lambda: draw(list(done.values())),
+    )
+    return Section(
+        f"Digits from {N_KEPT} coefficients each",
+        f"Squared error with {N_KEPT} coefficients per image: {listed or 'not run yet'}.",
+        f"Images: {size.source.words}. Atoms are learned from {thousands(int(setting['n_train']))} of them; "
+        f"{thousands(int(setting['n_test']))} others are reconstructed from their {N_KEPT} largest coefficients. "
+        "A reconstruction is recognised if its nearest neighbour among "
+        f"{thousands(int(setting['n_known']))} training images shows the same digit.",
+        claims=list(_judge(done, size)),
+        picture=picture if done else None,
+        table=_make_table(list(done.values())),
+        notes=() if size.source.name == "mnist" else ("The paper shows MNIST: pass its file with --mnist FILE.npz.",),
+    )
 
 
-def _table(done: Sequence[Rebuilt]) -> Table:
+def _make_table(done: Sequence[Rebuilt]) -> Table:
     rows = []
     for result in done:
-        curve = result.values["errors"]
-        rows.append(
-            (
-                Entry(result.way.label, order=result.way.name),
-                Entry(bare(result.error), order=result.error),
-                *(Entry("" if result.way.first else bare(curve[k - 1]), order=curve[k - 1]) for k in (1, 10)),
-                Entry(bare(result.recognised), order=result.recognised),
-                Entry(duration(result.seconds), order=result.seconds, lines=_stopped(result.values)),
-            )
-        )
-    lost = (f"Lost with {k}" for k in (N_KEPT, 1, 10))
-    columns = ("Atoms", *lost, f"Recognised with {N_KEPT}", "Time to learn")
-    caption = "In per cent. Lost: squared error on images that no fit has seen, as a share of their squared length."
+        curve, values = result.values["errors"], result.values
+        stopped = (f"stopped after {values['n_iter']} iterations",) if values["at_limit"] else ()
+        others = [Entry("" if result.way.first else bare(curve[k - 1])) for k in (1, 10)]
+        numbers = Entry(bare(result.error)), *others, Entry(bare(result.recognised))
+        rows.append((Entry(result.way.label), *numbers, Entry(duration(result.seconds), stopped)))
+    errors = (f"Error with {k}" for k in (N_KEPT, 1, 10))
+    columns = ("Atoms", *errors, f"Recognised with {N_KEPT}", "Time of the fit")
+    caption = "In per cent. Error: squared error of test images, as a fraction of their squared norm."
     if done:
-        caption += f" Of the images themselves {percent(done[0].values['originals_recognised'])} are recognised."
-    return Table("images", caption, columns, tuple(rows))
+        caption += f" Of the original images {percent(done[0].values['originals_recognised'])} are recognised."
+    return Table(caption, columns, tuple(rows))
 
 
-def _stopped(values: dict[str, Any]) -> tuple[str, ...]:
-    return (f"stopped after {values['n_iter']} iterations",) if values["at_limit"] else ()
-
-
-def _claims(done: Sequence[Rebuilt], size: Size) -> Iterator[Claim]:
-    errors = {result.way.name: result.error for result in done}
-    told = {result.way.name: result.recognised for result in done}
-    text = "Images rebuilt by ℓ₃ are more recognisable than by ℓ₄, and those by ℓ₄ than by PCA."
+def _judge(done: dict[str, Rebuilt], size: Size) -> Iterator[Claim]:
+    text = "Images reconstructed with ℓ₃ are more recognisable than with ℓ₄, and those with ℓ₄ than with PCA."
     names = ("l3", "l4", "pca", "pca-centred")
-    if not set(names) <= set(errors):
-        yield Claim(text, "Not run.", Verdict.OPEN)
+    if not set(names) <= set(done):
+        yield judge(text, [], "")
         return
-    l3, l4, around_zero, around_mean = (errors[name] for name in names)
-    found = (
-        f"Squared error on {size.source.name}: ℓ₃ {percent(l3)}, ℓ₄ {percent(l4)}, PCA {percent(around_zero)} "
-        f"around zero, as the others, and {percent(around_mean)} around the mean image. Recognised: "
-        + ", ".join(percent(told[name]) for name in names)
-        + "."
+    l3, l4, pca, centred = (done[name] for name in names)
+    found = f"Squared error on {size.source.name}, and fraction recognised: " + "; ".join(
+        f"{one.way.label} {percent(one.error)}, {percent(one.recognised)}" for one in (l3, l4, pca, centred)
     )
-    pca_told = max(told["pca"], told["pca-centred"])
-    held = (l3 < l4, l4 < min(around_zero, around_mean), told["l3"] > told["l4"], told["l4"] > pca_told)
-    yield Claim(text, found, Verdict.of(sum(held), len(held)))
-    if "top-k" in errors:
-        text = "An orthogonal dictionary fitted to its five largest coefficients is below ℓ₃."
-        found = f"{percent(errors['top-k'])} against {percent(l3)}."
-        yield Claim(text, found, Verdict.HOLDS if errors["top-k"] < l3 else Verdict.FAILS, ours=True)
+    errors = [l3.error < l4.error, l4.error < min(pca.error, centred.error)]
+    recognised = [l3.recognised > l4.recognised, l4.recognised > max(pca.recognised, centred.recognised)]
+    yield judge(text, [*errors, *recognised], f"{found}.")
+    if "top-k" in done:
+        text = "An orthogonal dictionary fitted to its five largest coefficients has a smaller error than ℓ₃."
+        best = done["top-k"].error
+        yield judge(text, [best < l3.error], f"{percent(best)} and {percent(l3.error)}.", ours=True)
 
 
-def draw(done: Sequence[Rebuilt], palette: Palette, narrow: bool) -> Figure:
-    """Strips of digits with a name and a number each."""
+def draw(done: Sequence[Rebuilt]) -> Figure:
+    """Draw one strip of digits per way, with its numbers."""
     side = done[0].shown.shape[1]
-    strips = [("Original", unpacked(done[0].values["originals"], side))]
-    strips += [(f"{r.way.label}: {percent(r.error)} lost, {percent(r.recognised)} recognised", r.shown) for r in done]
-    width = drawing.NARROW_INCHES if narrow else drawing.WIDE_INCHES
-    strip_height = width / 10.4 + 0.3
-    figure = Figure(figsize=(width, strip_height * len(strips)), layout="constrained")
-    for (label, images), axes in zip(strips, figure.subplots(len(strips), 1), strict=True):
-        axes.imshow(_strip(images, palette), interpolation="nearest")
-        axes.set_title(label, loc="left", size=10, color=palette.ink, pad=3)
+    strips = {"Original": unpack(done[0].values["originals"], side)}
+    for result in done:
+        title = f"{result.way.label}: error {percent(result.error)}, {percent(result.recognised)} recognised"
+        strips[title] = result.shown
+    height = drawing.WIDTH / 10.4 + 0.3
+    figure = Figure(figsize=(drawing.WIDTH, height * len(strips)), layout="constrained")
+    colours = LinearSegmentedColormap.from_list("ink", [TILE, INK])
+    for (title, images), axes in zip(strips.items(), figure.subplots(len(strips), 1), strict=True):
+        gap = np.full((len(images), side, max(1, side // 14)), np.nan)
+        strip = np.concatenate([images / 255, gap], axis=2)
+        axes.imshow(np.concatenate(list(strip), axis=1), cmap=colours, vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(title, loc="left", size=10, color=INK, pad=3)
         axes.axis("off")
     return figure
 
 
-def _strip(images: NDArray[np.uint8], palette: Palette) -> NDArray[np.float64]:
-    """Images side by side, as ink on tiles."""
-    gap = max(1, images.shape[1] // 14)
-    pixels = np.asarray(interpolate(palette.tile, palette.ink)(images / 255))
-    parts = []
-    for image in pixels:
-        parts += [image, np.zeros((image.shape[0], gap, 4))]
-    return np.concatenate(parts[:-1], axis=1)
-
-
-EXPERIMENT = Experiment("figure6", "Figure 6", cells, section)
+EXPERIMENT = Experiment("figure6", "Figure 6", list_cells, make_section)

@@ -1,1 +1,1 @@
-"""The page that is made of sections."""
+"""The report: numbers in words, pictures, and the page."""

@@ -2,150 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from experiments.reproduction.experiment import Claim, Experiment, Section, Size, Verdict
+from experiments.reproduction.experiment import Claim, Experiment, Section, Size, judge
 from experiments.reproduction.paper import TABLE_1, TABLE_2, Row
 from experiments.reproduction.report.words import percent
 from experiments.reproduction.results import Results
-from experiments.reproduction.tables.recovery_claims import Reader, agreement_claims, count_claim, fastest_claim, rises
-from experiments.reproduction.tables.recovery_picture import View, make_picture
-from experiments.reproduction.tables.recovery_table import (
-    KSVD,
-    KSVD_ITERATIONS,
-    KSVD_NOTE,
-    OTHERS,
-    Layout,
-    lp_column,
-    make_table,
-)
+from experiments.reproduction.tables.recovery_claims import Reader, count_rows, judge_agreement, judge_fastest, rises
+from experiments.reproduction.tables.recovery_picture import EXACT, make_picture
+from experiments.reproduction.tables.recovery_table import KSVD, KSVD_NOTE, OTHERS, Layout, make_lp, make_table
 
 LP = ("l3", "l4", "l5")
 DENSE = 0.3
-EXACT = 1e-8
-"""Error below which all that is left is rounding."""
-
-CLEAN_OF_TABLE_2 = tuple(row for row in TABLE_2 if row.noise_std == 0)
-STABLE = 1.25
-"""Ratio of errors up to which they count as the same."""
+EQUAL = 1.25  # ratio of errors up to which they count as equal
 
 LAYOUT = Layout(
-    "table1",
     rows=TABLE_1,
     quick_rows=(
-        Row(32, 12_800, 0.1),  # not in the paper: small enough for every method, and as many samples an atom
+        Row(32, 12_800, 0.1),  # not in the paper: small enough for all methods, with as many samples per atom
         Row(32, 12_800, 0.3),
         *(row for row in TABLE_1 if row.n_features == 100),
     ),
-    columns=(lp_column(3), lp_column(4), lp_column(5), KSVD, *OTHERS),
+    columns=(make_lp(3), make_lp(4), make_lp(5), KSVD, *OTHERS),
+    heads={"n_features": "n", "density": "θ", "n_samples": "r"},
 )
 
 
-def section(results: Results, size: Size) -> Section:
-    """The table and its claims."""
-    caption = "Error in per cent, without noise. The number of samples is 400 times the number of atoms in every row."
-    heads = {"n_features": "n", "density": "θ", "n_samples": "r"}
+def make_section(results: Results, size: Size) -> Section:
+    """Make the section of the report."""
     reader = Reader(LAYOUT, results, size)
+    caption = "Error in per cent, without noise. In every row there are 400 samples per atom."
     return Section(
         "Without noise, as problems grow",
-        _finding(reader),
-        "The paper's first table: how the error and the time of each method grow with the size of the dictionary.",
-        pictures=(
-            make_picture(
-                LAYOUT,
-                results,
-                size,
-                View("density", "n_features"),
-                "Error against the number of atoms n, clean samples.",
-            ),
-        ),
-        tables=(make_table(LAYOUT, results, size, caption, heads),),
-        claims=tuple(_claims(reader, results)),
+        _summarise(reader),
+        "The error and the time of each method as the dictionary grows.",
+        claims=list(_judge(reader)),
+        picture=make_picture(LAYOUT, results, size, "density", "n_features", "Error against the number of atoms n."),
+        table=make_table(LAYOUT, results, size, caption),
         notes=(KSVD_NOTE,),
     )
 
 
-def _finding(reader: Reader) -> str:
-    rows = reader.rows_with("l3", "default", where=lambda row: row.density == DENSE)
-    if not rows:
+def _summarise(reader: Reader) -> str:
+    found, _ = reader.select(("l3", "default"), lambda row: row.density == DENSE)
+    if not found:
         return "Not run yet."
-    ours = max(reader.error(row, "default") or 0 for row in rows)
-    of_l3 = " and ".join(f"{percent(reader.error(row, 'l3') or 0)} at n = {row.n_features}" for row in _ends(rows))
-    of_ours = "finds every atom exactly" if ours < EXACT else f"has {percent(ours)} at most"
-    return f"At θ = {DENSE:g} the error of ℓ₃ is {of_l3}; elldict as it comes {of_ours}."
+    ours = max(row.errors["default"] for row in found)
+    ends = found if len(found) == 1 else (found[0], found[-1])
+    of_l3 = " and ".join(f"{percent(row.errors['l3'])} at n = {row.row.n_features}" for row in ends)
+    of_ours = "finds every atom exactly" if ours < EXACT else f"has at most {percent(ours)}"
+    return f"At θ = {DENSE:g} the error of ℓ₃ is {of_l3}; elldict {of_ours}."
 
 
-def _ends(rows: Sequence[Row]) -> Sequence[Row]:
-    return rows if len(rows) == 1 else (rows[0], rows[-1])
-
-
-def _claims(reader: Reader, results: Results) -> Iterator[Claim]:
-    rows, n_not_run = reader.complete_rows(*LP)
-    errors = [reader.errors(row, LP) for row in rows]
+def _judge(reader: Reader) -> Iterator[Claim]:
+    found, n_open = reader.select(LP)
     text = "A smaller p leads to a smaller error: ℓ₃ is below ℓ₄, and ℓ₄ below ℓ₅."
-    yield count_claim(text, [rises(row) for row in errors], "rows show this order", n_not_run=n_not_run)
-    yield _stable(reader)
-    yield _rising(reader, results)
-    yield _against_ksvd(reader)
-    yield fastest_claim(reader, "ℓ₃ takes the least time among ℓ₃, ℓ₄ and ℓ₅.", LP)
-    yield from agreement_claims(reader, LP)
+    held = [rises([row.errors[name] for name in LP]) for row in found]
+    yield count_rows(text, held, n_open=n_open, what="rows show this order")
+    yield _judge_stable(reader)
+    yield _judge_rising(reader)
+    found, n_open = reader.select((*LP, "ksvd"), needs=["ksvd"])
+    text = "All ℓₚ methods are more accurate and faster than K-SVD."
+    more = [f"n = {row.row.n_features}, θ = {row.row.density:g}: {_compare_ksvd(row.errors)}" for row in found]
+    speed = [row.seconds["ksvd"] / max(row.seconds[name] for name in LP) for row in found]
+    if speed:
+        more.append(f"ℓₚ is at least {min(speed):.0f} times as fast as {KSVD.options['max_iter']} iterations of K-SVD")
+    better = [max(row.errors[name] for name in LP) < row.errors["ksvd"] for row in found]
+    held = [b and s > 1 for b, s in zip(better, speed, strict=True)]
+    yield count_rows(text, held, *more, n_open=n_open)
+    yield judge_fastest(reader, "ℓ₃ takes the least time among ℓ₃, ℓ₄ and ℓ₅.", LP)
+    yield from judge_agreement(reader, LP)
 
 
-def _by_density(reader: Reader, name: str) -> Iterator[list[float]]:
-    """Errors of a method as problems grow, one list for each density at which two sizes or more were run."""
-    for density in (0.1, 0.3):
-        rows = [row for row in reader.rows_with(name) if row.density == density]
-        if len(rows) > 1:
-            yield [reader.error(row, name) or 0 for row in rows]
+def _compare_ksvd(errors: dict[str, float]) -> str:
+    return f"ℓ₃ {percent(errors['l3'])}, K-SVD {percent(errors['ksvd'])}"
 
 
-def _stable(reader: Reader) -> Claim:
-    text = "As problems grow, the errors of ℓₚ stay as they are."
-    ratios = [max(errors) / min(errors) for name in LP for errors in _by_density(reader, name)]
-    if not ratios:
-        return Claim(text, "Fewer than two sizes were run.", Verdict.OPEN)
-    found = f"Largest over smallest error between sizes: at most {max(ratios):.2f}; up to {STABLE} counts as the same."
-    return Claim(text, found, Verdict.of(sum(ratio < STABLE for ratio in ratios), len(ratios)))
+def _judge_stable(reader: Reader) -> Claim:
+    ratios = []
+    for name in LP:
+        found, _ = reader.select([name])
+        for density in {row.row.density for row in found}:
+            errors = [row.errors[name] for row in found if row.row.density == density]
+            ratios += [max(errors) / min(errors)] if len(errors) > 1 else []
+    more = f"Largest over smallest error between sizes: at most {max(ratios, default=0):.2f}; up to {EQUAL} is equal."
+    return judge("As problems grow, the errors of ℓₚ do not change.", [ratio < EQUAL for ratio in ratios], more)
 
 
-def _rising(reader: Reader, results: Results) -> Claim:
-    """Judged on clean samples of this table and of Table 2, whose n = 32 has fewer samples an atom, not more."""
-    text = "As problems grow, the error of K-SVD increases."
-    column = reader.layout.column("ksvd")
+def _judge_rising(reader: Reader) -> Claim:
+    """Judge on samples without noise of this table and of Table 2, whose n = 32 has fewer samples per atom."""
     errors: dict[float, dict[int, float]] = {row.density: {} for row in reader.rows}
-    for row in (*CLEAN_OF_TABLE_2, *reader.rows):
-        error = results.mean(reader.layout.cells_at(row, column, reader.size))
+    for row in (*(row for row in TABLE_2 if not row.noise_std), *reader.rows):
+        error = reader.results.mean(LAYOUT.cells_at(row, KSVD, reader.size))
         if error is not None:
             errors[row.density][row.n_features] = error
     known = {density: dict(sorted(by_n.items())) for density, by_n in errors.items() if len(by_n) > 1}
-    held = [rises(list(by_n.values())) for by_n in known.values()]
-    more = "; ".join(f"θ = {density:g}: {_listed(by_n)}" for density, by_n in known.items())
-    if not held:
-        return Claim(text, "K-SVD was not run at two sizes of one density.", Verdict.OPEN)
-    return count_claim(text, held, "densities run at two sizes show it", more, n_not_run=len(errors) - len(known))
+    more = [
+        f"θ = {density:g}: " + ", ".join(f"{percent(error)} at n = {n}" for n, error in by_n.items())
+        for density, by_n in known.items()
+    ]
+    text, held = (
+        "As problems grow, the error of K-SVD increases.",
+        [rises(list(by_n.values())) for by_n in known.values()],
+    )
+    return count_rows(text, held, *more, n_open=len(errors) - len(known), what="densities show it")
 
 
-def _listed(by_n: dict[int, float]) -> str:
-    return ", ".join(f"{percent(error)} at n = {n}" for n, error in by_n.items())
-
-
-def _against_ksvd(reader: Reader) -> Claim:
-    rows = reader.timed_rows(*LP, "ksvd")
-    rows = [row for row in rows if reader.error(row, "ksvd") is not None]
-    better = [max(reader.errors(row, LP)) < (reader.error(row, "ksvd") or 0) for row in rows]
-    speed = [(reader.seconds(row, "ksvd") or 0) / max(reader.times(row, LP)) for row in rows]
-    more = "; ".join(_beside_ksvd(reader, row) for row in rows)
-    if rows:
-        more += f"; ℓₚ is at least {min(speed):.0f} times as fast as {KSVD_ITERATIONS} iterations of K-SVD"
-    text = "All ℓₚ methods are more accurate and faster than K-SVD."
-    _, n_not_run = reader.complete_rows(*LP, "ksvd")
-    held = [b and s > 1 for b, s in zip(better, speed, strict=True)]
-    return count_claim(text, held, "rows show it", more, n_not_run=n_not_run)
-
-
-def _beside_ksvd(reader: Reader, row: Row) -> str:
-    l3, ksvd = reader.error(row, "l3") or 0, reader.error(row, "ksvd") or 0
-    return f"n = {row.n_features}, θ = {row.density:g}: ℓ₃ {percent(l3)}, K-SVD {percent(ksvd)}"
-
-
-EXPERIMENT = Experiment("table1", "Table 1", LAYOUT.cells, section)
+EXPERIMENT = Experiment("table1", "Table 1", LAYOUT.cells, make_section)

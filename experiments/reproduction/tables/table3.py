@@ -8,62 +8,55 @@ from experiments.reproduction.experiment import Claim, Experiment, Section, Size
 from experiments.reproduction.paper import TABLE_3, Row
 from experiments.reproduction.results import Results
 from experiments.reproduction.tables.recovery_claims import (
+    PAPERS,
     Reader,
-    agreement_claims,
-    smallest_claim,
-    strongest_finding,
+    judge_agreement,
+    judge_breakdown,
+    judge_smallest,
+    judge_times,
+    summarise_hardest,
 )
-from experiments.reproduction.tables.recovery_picture import View, make_picture
-from experiments.reproduction.tables.recovery_table import KSVD, OTHERS, RTR, Layout, lp_column, make_table
-from experiments.reproduction.tables.table2 import PAPERS, break_down_claims, time_claims
+from experiments.reproduction.tables.recovery_picture import make_picture
+from experiments.reproduction.tables.recovery_table import KSVD, OTHERS, RTR, Layout, make_lp, make_table
 
 WEAK = 0.5
-LAYOUT = Layout("table3", TABLE_3, TABLE_3, (lp_column(3), lp_column(4), RTR, KSVD, *OTHERS))
+HEADS = {"n_features": "n", "n_samples": "r", "corruption": "σ"}
+LAYOUT = Layout(TABLE_3, TABLE_3, (make_lp(3), make_lp(4), RTR, KSVD, *OTHERS), HEADS)
 
 
-def section(results: Results, size: Size) -> Section:
-    """The table and its claims."""
-    caption = (
-        "Error in per cent when a tenth of all entries is changed by ±σ, θ = 0.3. Theory takes it for Gaussian "
-        "noise of the same variance, which is roughly right."
-    )
-    heads = {"n_features": "n", "n_samples": "r", "corruption": "σ"}
+def make_section(results: Results, size: Size) -> Section:
+    """Make the section of the report."""
     reader = Reader(LAYOUT, results, size)
+    caption = (
+        "Error in per cent when a tenth of all entries is changed by ±σ, θ = 0.3. Theory is that of Gaussian noise of "
+        "the same variance, which is roughly right."
+    )
+    title = "Error against the size of the corruption, θ = 0.3."
     return Section(
         "Under sparse corruption",
-        strongest_finding(reader, "corruption", (*PAPERS, "default")),
-        "The paper's third table: a few entries are badly wrong.",
-        pictures=(
-            make_picture(
-                LAYOUT,
-                results,
-                size,
-                View("n_features", "corruption"),
-                "Error against the size of the corruption, θ = 0.3.",
-            ),
-        ),
-        tables=(make_table(LAYOUT, results, size, caption, heads),),
-        claims=(
-            *_claims(reader),
-            *break_down_claims(reader, "corruption", 1.5),
-            *agreement_claims(reader, ("l3", "l4")),
-        ),
+        summarise_hardest(reader, "corruption"),
+        "A tenth of all entries is corrupted by large errors.",
+        claims=list(_judge(reader)),
+        picture=make_picture(LAYOUT, results, size, "n_features", "corruption", title),
+        table=make_table(LAYOUT, results, size, caption),
     )
 
 
-def _claims(reader: Reader) -> Iterator[Claim]:
-    tied = [row for row in reader.rows if row.corruption == WEAK and not _printed_first(row)]
-    text = f"While the corruption is small (σ = {WEAK:g}), RTR has the smallest error, of the paper's methods."
+def _judge(reader: Reader) -> Iterator[Claim]:
+    tied = [row for row in reader.rows if row.corruption == WEAK and not _is_first(row)]
     more = f"the paper prints a tie at n = {tied[0].n_features}" if tied else ""
-    yield smallest_claim(reader, text, "rtr", PAPERS, lambda row: row.corruption == WEAK and _printed_first(row), more)
-    text = f"Under stronger corruption (σ > {WEAK:g}) ℓ₃ has the smallest error, of the paper's methods."
-    yield smallest_claim(reader, text, "l3", PAPERS, lambda row: row.corruption > WEAK)
-    yield from time_claims(reader)
+    text = f"While the corruption is small (σ = {WEAK:g}), RTR has the smallest error of the paper's methods."
+    yield judge_smallest(reader, text, "rtr", PAPERS, lambda row: row.corruption == WEAK and _is_first(row), more)
+    text = f"Under stronger corruption (σ > {WEAK:g}) ℓ₃ has the smallest error of the paper's methods."
+    yield judge_smallest(reader, text, "l3", PAPERS, lambda row: row.corruption > WEAK)
+    yield from judge_times(reader)
+    yield from judge_breakdown(reader, "corruption", 1.5)
+    yield from judge_agreement(reader, ("l3", "l4"))
 
 
-def _printed_first(row: Row) -> bool:
-    """Whether the paper prints a smaller error for RTR than for any other method."""
+def _is_first(row: Row) -> bool:
+    """Return whether the paper prints a smaller error for RTR than for any other method."""
     return all(row.printed["rtr"].error < row.printed[name].error for name in PAPERS if name != "rtr")
 
 
-EXPERIMENT = Experiment("table3", "Table 3", LAYOUT.cells, section)
+EXPERIMENT = Experiment("table3", "Table 3", LAYOUT.cells, make_section)
