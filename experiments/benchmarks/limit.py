@@ -1,0 +1,116 @@
+"""Error over the Cramer-Rao bound, by noise, density and number of samples; exact recovery; corrupted entries.
+
+python -m experiments.benchmarks.limit                   # 25 minutes
+python -m experiments.benchmarks.limit --only "n 32"
+
+Bernoulli-Gaussian codes in an orthogonal dictionary. Errors are 1 - cos^4, means over 10 data sets. Without noise the
+question is how many fits are exact (error below 1e-9); there is no bound for corrupted entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from elldict import LpDictionaryLearning
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.metrics import recovery_error
+from elldict.theory import cramer_rao_bound
+from experiments import peers
+from experiments.benchmarks.study import (
+    EXACT,
+    Cell,
+    Row,
+    Study,
+    group,
+    main,
+    show_error,
+    show_share,
+    time_it,
+    write_table,
+)
+
+METHODS: dict[str, Callable[[int], Any]] = {
+    "default": lambda seed: LpDictionaryLearning(random_state=seed),
+    "l_3": lambda seed: LpDictionaryLearning(refine=None, error_bars=False, random_state=seed),
+    "FastICA": lambda seed: peers.FastICA(random_state=seed),
+    "sparse-corruption": lambda seed: LpDictionaryLearning(refine="sparse-corruption", random_state=seed),
+}
+
+
+def list_cells() -> list[Cell]:
+    """List settings, each with its methods."""
+    noisy = [(n, r, density, noise) for n, r in ((32, 10_000), (100, 40_000)) for density in (0.1, 0.3)
+             for noise in (0.1, 0.2, 0.4, 0.6)]
+    noisy += [(32, r, 0.3, 0.2) for r in (320, 640, 1280, 2560, 40_000)]
+    clean = [(100, 20_000, density, 0.0) for density in (0.1, 0.3, 0.5)]
+    clean += [(20, 8000, 0.02, 0.0), *((n, per * n, 0.3, 0.0) for n in (30, 80) for per in (6, 10, 20))]
+    plain = [(*setting, 0.0, method) for setting in noisy + clean for method in ("default", "l_3", "FastICA")]
+    corrupted = [(32, 10_000, 0.3, noise, size, method) for noise, size in ((0.0, 0.5), (0.0, 1.5), (0.1, 1.0))
+                 for method in ("default", "l_3", "sparse-corruption")]
+    names = ("n", "r", "density", "noise", "corruption", "method")
+    return [{**dict(zip(names, values, strict=True)), "seeds": 10} for values in plain + corrupted]
+
+
+def measure(cell: Cell) -> Row:
+    """Fit some data sets; measure errors, error bars and seconds."""
+    errors, stated, times = [], [], []
+    for seed in range(cell["seeds"]):
+        X, dictionary, _ = make_bernoulli_gaussian(
+            cell["r"],
+            cell["n"],
+            density=cell["density"],
+            noise_std=cell["noise"],
+            corruption=cell["corruption"],
+            random_state=seed,
+        )
+        model, seconds = time_it(lambda: METHODS[cell["method"]](seed).fit(X))  # noqa: B023  called at once
+        errors.append(max(recovery_error(model.components_, dictionary), 0.0))
+        stated.append(float(getattr(model, "expected_error_", np.nan)))
+        times.append(seconds)
+    exact = np.mean(np.array(errors) < EXACT)
+    return {"error": np.mean(errors), "stated": np.mean(stated), "exact": exact, "seconds": np.median(times)}
+
+
+def find_bound(row: Row) -> float:
+    """Compute the Cramer-Rao bound; 0 without noise, NaN if there is corruption."""
+    if row["corruption"]:
+        return float("nan")
+    setting = {"n_features": row["n"], "n_samples": row["r"], "density": row["density"], "noise_std": row["noise"]}
+    return cramer_rao_bound(**setting) if row["noise"] else 0.0
+
+
+def tabulate(rows: list[Row]) -> str:
+    """Write one line per setting, errors in per cent."""
+    lines = []
+    for setting, found in group(rows, "n", "r", "density", "noise", "corruption").items():
+        by_method = {row["method"]: row for row in found}
+        best = by_method.get("sparse-corruption", by_method.get("default"))
+        if best is None:
+            continue
+        bound = find_bound(best)
+        ratio = f"{best['error'] / bound:.3f}" if bound > 0 else "-"
+        errors = [show_error(by_method[name]["error"]) if name in by_method else "-" for name in METHODS]
+        exact = show_share(best["exact"]) if not best["noise"] else "-"
+        seconds = ", ".join(f"{by_method[name]['seconds']:.2f}" for name in METHODS if name in by_method)
+        shown = [f"{value:g}" for value in setting]
+        lines.append([*shown, *errors, show_error(best["stated"]), show_error(bound if bound > 0 else None), ratio, exact,
+                      seconds])
+    head = ["n", "r", "density", "noise", "corruption", *METHODS, "error bar", "bound", "error / bound", "exact fits"]
+    return write_table([*head, "seconds, in this order"], lines)
+
+
+STUDY = Study(
+    name="limit",
+    minutes=25,
+    cells=list_cells(),
+    small=[{"n": 8, "r": 1000, "density": 0.3, "noise": 0.2, "corruption": c, "method": method, "seeds": 2}
+           for c, method in ((0.0, "default"), (0.0, "l_3"), (0.0, "FastICA"), (1.0, "sparse-corruption"))],
+    measure=measure,
+    tabulate=tabulate,
+)
+
+if __name__ == "__main__":
+    main(STUDY, __doc__)

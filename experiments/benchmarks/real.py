@@ -1,0 +1,181 @@
+"""Real data: held-out gain, time and repeatability of elldict, FastICA and Picard.
+
+python -m experiments.benchmarks.real                      # 17 sets, 5 minutes
+python -m experiments.benchmarks.real --only digits chelsea
+python -m experiments.benchmarks.real --data DIR           # .npy and .npz files (array X) of a folder; not stored
+python -m experiments.benchmarks.real --data DIR --blocks eeg fmri   # recordings: hold out blocks of samples
+
+All methods get the same white samples, on one thread, and are fitted twice: the second fit has another seed and
+permuted rows. The gain is the increase of the mean log density of held-out samples over that of principal components.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import FastICA
+
+from elldict import LpDictionaryLearning
+from elldict.metrics import match_atoms
+from experiments.benchmarks.data import SETS, Split, list_folder, divide, measure_gain, split_set
+from experiments.benchmarks.study import (
+    Cell,
+    Matrix,
+    Row,
+    Study,
+    group,
+    main,
+    make_orthonormal,
+    show_time,
+    time_it,
+    write_table,
+)
+from experiments.peers.base import required
+
+LIMITS: dict[str, Any] = {"max_iter": 200, "tol": 1e-4}  # the defaults of FastICA, for all peers
+OURS = "elldict"
+SHORT = ("flower.jpg in colour", "camera", "chelsea", "digits", "breast cancer", "gravel", "grass")
+"""Parts of the names of the sets in the README."""
+
+
+def fit_fastica(Z: Matrix, seed: int, fun: str) -> tuple[Matrix, bool]:
+    """Fit in float32, and in float64 if that fails: with `exp` it may end with rows of zeros."""
+    for dtype in (np.float32, np.float64):
+        model = FastICA(whiten=False, fun=fun, random_state=seed, **LIMITS).fit(Z.astype(dtype))
+        if np.min(np.linalg.norm(model.components_, axis=1)) > 0.5:
+            break
+    return model.components_, bool(model.n_iter_ < LIMITS["max_iter"])
+
+
+def fit_picard(Z: Matrix, seed: int) -> tuple[Matrix, bool]:
+    """Fit in float64, since its line search fails in float32."""
+    options = {"ortho": True, "extended": True, "whiten": False, "centering": False, "return_n_iter": True}
+    _, rotation, _, n_iter = required("picard", "python-picard").picard(Z.T, random_state=seed, **options, **LIMITS)
+    return rotation, bool(n_iter < LIMITS["max_iter"])
+
+
+def fit_elldict(Z: Matrix, seed: int) -> tuple[Matrix, bool]:
+    """Fit with default options."""
+    model = LpDictionaryLearning(random_state=seed).fit(Z.astype(np.float32))
+    return model.components_, model.converged_
+
+
+METHODS: dict[str, Callable[[Matrix, int], tuple[Matrix, bool]]] = {
+    "FastICA logcosh": lambda Z, seed: fit_fastica(Z, seed, "logcosh"),
+    "FastICA exp": lambda Z, seed: fit_fastica(Z, seed, "exp"),
+    "Picard-O extended": fit_picard,
+    OURS: fit_elldict,
+}
+
+
+def measure(cell: Cell) -> Row:
+    """Fit a method to a set twice."""
+    return compare(split_set(cell["set"]), cell["method"])
+
+
+def compare(split: Split, method: str) -> Row:
+    """Fit twice; measure gains, seconds, and how far the two fits differ."""
+    found, gains, seconds, converged = [], [], [], True
+    for seed in (0, 1):
+        train = split.train[np.random.default_rng(seed).permutation(len(split.train))] if seed else split.train
+        (rows, has_converged), took = time_it(lambda: METHODS[method](train, seed))  # noqa: B023  called at once
+        found.append(make_orthonormal(rows))
+        gains.append(measure_gain(split, found[-1]))
+        seconds.append(took)
+        converged = converged and has_converged
+    differ = 1 - np.mean(match_atoms(*found).cosines ** 4)
+    size = {"n_samples": len(split.train), "n_directions": split.train.shape[1]}
+    return {**size, "gain": np.mean(gains), "gains": gains, "differ": differ, "seconds": min(seconds),
+            "converged": converged}
+
+
+def tabulate(rows: list[Row]) -> str:
+    """Write all sets and methods: gain, seconds, difference of two fits."""
+    lines = []
+    for (name,), found in group(rows, "set").items():
+        best = max(row["gain"] for row in found)
+        cells = {row["method"]: show_fit(row, best) for row in found}
+        size = f"{found[0]['n_samples']} x {found[0]['n_directions']}"
+        lines.append([f"{name}, {size}", *(cells.get(method, "-") for method in METHODS)])
+    return write_table(["samples", *METHODS], lines) + count_wins(rows)
+
+
+def show_fit(row: Row, best: float) -> str:
+    """Write a cell of the table, with a star if a fit did not converge."""
+    star = "" if row["converged"] else " \\*"
+    return f"{show_gain(row['gain'], best)}, {show_time(row['seconds'])}, {row['differ']:.2f}{star}"
+
+
+def show_gain(gain: float, best: float) -> str:
+    """Write a gain, the best one in bold."""
+    return f"**{gain:.2f}**" if gain == best else f"{gain:.2f}"
+
+
+def count_wins(rows: list[Row]) -> str:
+    """Write in how many sets elldict is ahead, and the median ratio of times."""
+    verdicts, ratios = [], []
+    for found in group(rows, "set").values():
+        by_method = {row["method"]: row for row in found}
+        if OURS not in by_method or len(by_method) < 2:
+            continue
+        ours, best = by_method.pop(OURS), max(row["gain"] for row in by_method.values())
+        margin = 0.01 * max(abs(best), 0.1)
+        verdicts.append("ahead" if ours["gain"] > best + margin else "behind" if ours["gain"] < best - margin else "equal")
+        ratios.append(ours["seconds"] / min(row["seconds"] for row in by_method.values()))
+    if not verdicts:
+        return ""
+    counts = ", ".join(f"{verdicts.count(word)} {word}" for word in ("ahead", "equal", "behind"))
+    return (
+        f"\nGain of elldict compared with the best peer (differences below 1 % count as equal): {counts}. Its time "
+        f"is {np.median(ratios):.2g} times that of the fastest peer in the median.\n"
+    )
+
+
+def tabulate_short(rows: list[Row]) -> str:
+    """Write some sets: gains, and seconds of the faster FastICA and of elldict."""
+    lines = []
+    for (name,), found in group(rows, "set").items():
+        by_method = {row["method"]: row for row in found}
+        if any(part in name for part in SHORT) and len(by_method) == len(METHODS):
+            best = max(row["gain"] for row in found)
+            fastest = min(row["seconds"] for row in found if row["method"].startswith("FastICA"))
+            size = f"{found[0]['n_samples']} x {found[0]['n_directions']}"
+            gains = [show_gain(by_method[method]["gain"], best) for method in METHODS]
+            lines.append([f"{name}, {size}", *gains, f"{show_time(fastest)}, {show_time(by_method[OURS]['seconds'])}"])
+    return write_table(["samples", *METHODS, "time: faster FastICA, elldict"], lines)
+
+
+STUDY = Study(
+    name="real",
+    minutes=5,
+    cells=[{"set": name, "method": method} for name in SETS for method in METHODS],
+    small=[{"set": "wine", "method": method} for method in METHODS],
+    measure=measure,
+    tabulate=tabulate,
+    packages=("python-picard", "scikit-image"),
+)
+
+
+def compare_folder(folder: Path, blocks: list[str]) -> None:
+    """Print the table of the files of a folder."""
+    rows = []
+    for real in list_folder(folder, blocks):
+        split = divide(real.load(), real.n_directions, blocks=real.blocks)
+        rows += [{"set": real.name, "method": name, "status": "done", **compare(split, name)} for name in METHODS]
+    print(tabulate(rows))
+
+
+if __name__ == "__main__":
+    if "--data" in sys.argv:
+        parser = argparse.ArgumentParser(description=__doc__)
+        parser.add_argument("--data", type=Path, required=True)
+        parser.add_argument("--blocks", nargs="+", default=[])
+        options = parser.parse_args()
+        compare_folder(options.data, options.blocks)
+    else:
+        main(STUDY, __doc__)

@@ -1,0 +1,129 @@
+"""Time and error on synthetic data: elldict, FastICA, Picard, K-SVD and MiniBatchDictionaryLearning.
+
+python -m experiments.benchmarks.speed                 # 30 minutes
+python -m experiments.benchmarks.speed --only "n 32"
+
+Bernoulli-Gaussian codes in an orthogonal dictionary, in float32; one thread for all. Errors are 1 - cos^4 of the nearest
+orthonormal atoms, in the mean over atoms and seeds; seconds are the median over seeds. FastICA and Picard have the
+defaults of their users, K-SVD is told the number of codes that are not zero. K-SVD and MiniBatchDictionaryLearning run
+for n = 32 only, and are stopped after two minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from elldict import LpDictionaryLearning
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.metrics import recovery_error
+from elldict.theory import cramer_rao_bound
+from experiments import peers
+from experiments.benchmarks.study import (
+    Cell,
+    Matrix,
+    Row,
+    Study,
+    group,
+    main,
+    make_orthonormal,
+    show_error,
+    show_time,
+    time_it,
+    write_table,
+)
+from experiments.harness.pool import Lost, Pool
+
+EXACT = 1e-6  # rounding in float32
+LIMIT_SECONDS = 120.0  # for the slow methods
+
+METHODS: dict[str, Callable[[int, int], Any]] = {  # seed, number of codes that are not zero
+    "elldict": lambda seed, _: LpDictionaryLearning(random_state=seed),
+    "elldict, no error bars": lambda seed, _: LpDictionaryLearning(error_bars=False, random_state=seed),
+    "power method": lambda seed, _: LpDictionaryLearning(solver="power", refine=None, random_state=seed),
+    "FastICA logcosh": lambda seed, _: peers.FastICA(whiten_solver="eigh", max_iter=200, random_state=seed),
+    "FastICA exp": lambda seed, _: peers.FastICA(fun="exp", whiten_solver="eigh", max_iter=200, random_state=seed),
+    "Picard-O": lambda seed, _: peers.Picard(threads=1, random_state=seed),
+    "K-SVD": lambda seed, k: peers.KSVD(k, random_state=seed),
+    "MiniBatchDictionaryLearning": lambda seed, _: peers.MiniBatch(random_state=seed),
+}
+SLOW = ("K-SVD", "MiniBatchDictionaryLearning")
+
+
+def list_cells() -> list[Cell]:
+    """List the problems, the largest last, with all methods that can solve them."""
+    problems = [(32, 2000, 0.2, 4), *((32, 10_000, noise, 4) for noise in (0.0, 0.2, 0.4, 0.6))]
+    problems += [(100, 40_000, noise, 2) for noise in (0.0, 0.2, 0.4, 0.6)]
+    problems += [(200, 80_000, noise, 1) for noise in (0.0, 0.4)]
+    problems += [(100, 1_000_000, 0.2, 1), *((400, 160_000, noise, 1) for noise in (0.0, 0.4))]
+    return [
+        {"n": n, "r": r, "noise": noise, "seed": seed, "method": method}
+        for n, r, noise, seeds in problems
+        for seed in range(seeds)
+        for method in METHODS
+        if method not in SLOW or (n == 32 and seed == 0)
+    ]
+
+
+def measure(cell: Cell) -> Row:
+    """Fit one method, in a process with a time limit if it is slow."""
+    if cell["method"] not in SLOW:
+        return fit(cell)
+    cells = [cell]
+    with Pool(fit, limit=LIMIT_SECONDS) as pool:
+        ((_, found),) = pool.results(lambda: cells.pop() if cells else None)
+    if isinstance(found, Lost):
+        return {"error": None, "seconds": found.seconds, "passes": None}
+    return found
+
+
+def fit(cell: Cell) -> Row:
+    """Fit, and compare with the true dictionary."""
+    X, dictionary = draw(cell)
+    model = METHODS[cell["method"]](cell["seed"], max(1, round(0.3 * cell["n"])))
+    _, seconds = time_it(lambda: model.fit(X))
+    error = max(recovery_error(make_orthonormal(model.components_), make_orthonormal(dictionary)), 0.0)
+    return {"error": error, "seconds": seconds, "passes": float(getattr(model, "n_passes_", model.n_iter_))}
+
+
+def draw(cell: Cell) -> tuple[Matrix, Matrix]:
+    """Draw samples (r, n) and their dictionary (n, n)."""
+    options: Any = {"density": 0.3, "noise_std": cell["noise"], "dtype": "float32", "random_state": cell["seed"]}
+    return make_bernoulli_gaussian(cell["r"], cell["n"], **options)[:2]
+
+
+def tabulate(rows: list[Row]) -> str:
+    """Write one line per problem: error and time of each method."""
+    lines = []
+    for (n, r, noise), found in group(rows, "n", "r", "noise").items():
+        by_method = group(found, "method")
+        bound = cramer_rao_bound(n_features=n, n_samples=r, density=0.3, noise_std=noise) if noise else 0.0
+        cells = [show_fits(by_method.get((method,), [])) for method in METHODS]
+        lines.append([f"{n}", f"{r:,}".replace(",", " "), f"{noise:g}", show_error(bound, EXACT), *cells])
+    return write_table(["n", "r", "noise", "Cramér-Rao bound", *METHODS], lines)
+
+
+def show_fits(rows: list[Row]) -> str:
+    """Write mean error and median time of the fits of one method."""
+    if not rows:
+        return "-"
+    if any(row["error"] is None for row in rows):
+        return f"> {show_time(LIMIT_SECONDS)}"
+    seconds = float(np.median([row["seconds"] for row in rows]))
+    return f"{show_error(float(np.mean([row['error'] for row in rows])), EXACT)}, {show_time(seconds)}"
+
+
+STUDY = Study(
+    name="speed",
+    minutes=30,
+    cells=list_cells(),
+    small=[{"n": 8, "r": 500, "noise": 0.2, "seed": 0, "method": method} for method in METHODS],
+    measure=measure,
+    tabulate=tabulate,
+    packages=("python-picard", "dictlearn"),
+)
+
+if __name__ == "__main__":
+    main(STUDY, __doc__)
