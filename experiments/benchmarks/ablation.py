@@ -88,19 +88,27 @@ WITHOUT: dict[str, tuple[str, Change]] = {
     "growth": ("all samples from the start", change_constant(core, "PILOT_SAMPLES", value=10**9)),
     "longer pilot": ("the pilot ends on the first subsample", change_constant(core, "PILOT_GROWTH", value=1)),
     "cross-validation": ("the likelihood is always used", change_constant(core, "FEW", value=0)),
-    "least width": ("widths below the blur of whitening",
-                    change_constant(core, "find_least_blur", value=lambda *_: 0.0)),
+    "least width": (
+        "widths below the blur of whitening",
+        change_constant(core, "find_least_blur", value=lambda *_: 0.0),
+    ),
     "shortened steps": ("steps that lower the value are kept", change_constant(steps, "MAX_SHORTER", value=0)),
     "memory of steps": ("curvatures of pairs only", change_constant(steps, "LEAST_PRODUCT", value=2.0)),
-    "pooled weights": ("initial weights of each code are equal", change_constant(density.Density, "_pool", value=weigh_equally)),
+    "pooled weights": (
+        "initial weights of each code are equal",
+        change_constant(density.Density, "_pool", value=weigh_equally),
+    ),
     "early choice of l_1": ("all pilots are always tried", change_constant(select, "PEAKED", value=np.inf)),
 }
 """Parts of the fit, with a description of the fit without each, and how it is left out."""
 
 WHOLE = "nothing"
-DATA = [*(f"real: {name}" for name in SETS),
-        *(f"{values}, r = {r}" for values in ("laplace", "t3", "uniform", "exponential") for r in (500, 5000)),
-        "sparse, r = 2000", "sparse, whitened, r = 2000"]
+DATA = [
+    *(f"real: {name}" for name in SETS),
+    *(f"{values}, r = {r}" for values in ("laplace", "t3", "uniform", "exponential") for r in (500, 5000)),
+    "sparse, r = 2000",
+    "sparse, whitened, r = 2000",
+]
 
 
 def measure(cell: Cell) -> Row:

@@ -53,8 +53,11 @@ def measure(cell: Cell) -> Row:
     known = np.isfinite(model.atom_error_)  # without estimates, the columns are arbitrary
     columns = model.mixing_[:, known] if np.any(known) else model.mixing_
     true = max(1 - float(np.mean(match_atoms(columns.T, M.T).cosines ** 4)), 0.0)
-    return {"true": true, "stated": float(np.mean(model.atom_error_[known])) if np.any(known) else None,
-            "warnings": sorted({warning.category.__name__ for warning in found})}
+    return {
+        "true": true,
+        "stated": float(np.mean(model.atom_error_[known])) if np.any(known) else None,
+        "warnings": sorted({warning.category.__name__ for warning in found}),
+    }
 
 
 def find_ratio(row: Row) -> float:
@@ -81,8 +84,15 @@ def summarise(rows: list[Row]) -> list[str]:
 def tabulate(rows: list[Row]) -> str:
     """Write one line per kind, and one for all."""
     lines = [[name, *summarise(found)] for (name,), found in group(rows, "kind").items()]
-    head = ["kind", "data sets", "no warning: within a factor of two", "no warning: below a third", "with a warning",
-            "warning: at least half", "falsely exact"]
+    head = [
+        "kind",
+        "data sets",
+        "no warning: within a factor of two",
+        "no warning: below a third",
+        "with a warning",
+        "warning: at least half",
+        "falsely exact",
+    ]
     return write_table(head, [*lines, ["all", *summarise(rows)]])
 
 

@@ -22,7 +22,17 @@ from elldict import LpDictionaryLearning
 from elldict.metrics import recovery_error
 from elldict.theory import cramer_rao_bound
 from experiments import ROOT
-from experiments.benchmarks.study import Cell, Matrix, Row, Study, draw_rotation, main, show_error, show_time, write_table
+from experiments.benchmarks.study import (
+    Cell,
+    Matrix,
+    Row,
+    Study,
+    draw_rotation,
+    main,
+    show_error,
+    show_time,
+    write_table,
+)
 
 N_FEATURES, DENSITY, NOISE = 100, 0.3, 0.2
 BLOCK = 100_000
@@ -60,7 +70,13 @@ def fit_here(path: str, loads: bool) -> None:
     model = LpDictionaryLearning(error_bars=False).fit(X)
     seconds = time.perf_counter() - began
     error = float(recovery_error(model.components_, make_dictionary()))
-    result = {"before": before, "peak": find_peak_memory(), "seconds": seconds, "passes": model.n_passes_, "error": error}
+    result = {
+        "before": before,
+        "peak": find_peak_memory(),
+        "seconds": seconds,
+        "passes": model.n_passes_,
+        "error": error,
+    }
     print(json.dumps(result))
 
 

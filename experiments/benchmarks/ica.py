@@ -19,7 +19,7 @@ from sklearn.decomposition import FastICA
 
 from elldict import LpICA
 from elldict.metrics import match_atoms
-from experiments.benchmarks.study import Cell, Matrix, Row, Study, group, main, show_time, time_it, write_table
+from experiments.benchmarks.study import Cell, Matrix, Row, Study, main, show_time, time_it, write_table
 from experiments.peers.base import required
 
 FOUND = 0.9  # cosine; between two random directions of twelve features it is 0.3 in the mean
@@ -67,8 +67,10 @@ def list_cells(seeds: int = 10) -> list[Cell]:
         if name != "Gaussian"
         for r in (1000, 10_000)
     ]
-    problems += [{"sources": {**MIXED, **more}, "r": 8000, "features": 12 + sum(more.values()), "noise": 0.0}
-                 for more in ({}, {"Gaussian": 1}, {"Gaussian": 3})]
+    problems += [
+        {"sources": {**MIXED, **more}, "r": 8000, "features": 12 + sum(more.values()), "noise": 0.0}
+        for more in ({}, {"Gaussian": 1}, {"Gaussian": 3})
+    ]
     problems += [{"sources": {"Laplace": 12}, "r": 8000, "features": 60, "noise": noise} for noise in (0.1, 0.3)]
     problems += [{"sources": {EXAMPLE: 3}, "r": 2000, "features": 3, "noise": 0.2}]
     return [{**problem, "method": method, "seeds": seeds} for problem in problems for method in (OURS, *METHODS)]
@@ -110,8 +112,13 @@ def measure(cell: Cell) -> Row:
         lost += int(np.sum(match.cosines[which] <= FOUND))
         times.append(seconds)
     total = cell["seeds"] * int(np.sum(sought))
-    return {"error": np.mean(errors), "stated": np.mean(stated), "lost": lost, "sought": total,
-            "seconds": np.median(times)}
+    return {
+        "error": np.mean(errors),
+        "stated": np.mean(stated),
+        "lost": lost,
+        "sought": total,
+        "seconds": np.median(times),
+    }
 
 
 def tabulate(rows: list[Row]) -> str:
@@ -119,12 +126,17 @@ def tabulate(rows: list[Row]) -> str:
     problems: dict[str, dict[str, Row]] = {}
     for row in rows:
         sources = ", ".join(f"{m} {name}" if name != EXAMPLE else name for name, m in row["sources"].items())
-        noise = f", noise {row['noise']:g} in {row['features']} features" if row["noise"] and len(row["sources"]) else ""
+        noise = (
+            f", noise {row['noise']:g} in {row['features']} features" if row["noise"] and len(row["sources"]) else ""
+        )
         problems.setdefault(f"{sources}{noise}, r = {row['r']}", {})[row["method"]] = row
     lines = []
     for name, found in problems.items():
         if OURS in found:
-            stated, seconds = f"{found[OURS]['stated']:.5f}", ", ".join(show_time(row["seconds"]) for row in found.values())
+            stated, seconds = (
+                f"{found[OURS]['stated']:.5f}",
+                ", ".join(show_time(row["seconds"]) for row in found.values()),
+            )
             errors = [show_loss(found[method]) if method in found else "-" for method in (OURS, *METHODS)]
             lines.append([name, errors[0], stated, *errors[1:], seconds])
     return write_table(["sources", "`LpICA()`", "its error bar", *METHODS, "time, in this order"], lines)

@@ -42,14 +42,21 @@ METHODS: dict[str, Callable[[int], Any]] = {
 
 def list_cells() -> list[Cell]:
     """List settings, each with its methods."""
-    noisy = [(n, r, density, noise) for n, r in ((32, 10_000), (100, 40_000)) for density in (0.1, 0.3)
-             for noise in (0.1, 0.2, 0.4, 0.6)]
+    noisy = [
+        (n, r, density, noise)
+        for n, r in ((32, 10_000), (100, 40_000))
+        for density in (0.1, 0.3)
+        for noise in (0.1, 0.2, 0.4, 0.6)
+    ]
     noisy += [(32, r, 0.3, 0.2) for r in (320, 640, 1280, 2560, 40_000)]
     clean = [(100, 20_000, density, 0.0) for density in (0.1, 0.3, 0.5)]
     clean += [(20, 8000, 0.02, 0.0), *((n, per * n, 0.3, 0.0) for n in (30, 80) for per in (6, 10, 20))]
     plain = [(*setting, 0.0, method) for setting in noisy + clean for method in ("default", "l_3", "FastICA")]
-    corrupted = [(32, 10_000, 0.3, noise, size, method) for noise, size in ((0.0, 0.5), (0.0, 1.5), (0.1, 1.0))
-                 for method in ("default", "l_3", "sparse-corruption")]
+    corrupted = [
+        (32, 10_000, 0.3, noise, size, method)
+        for noise, size in ((0.0, 0.5), (0.0, 1.5), (0.1, 1.0))
+        for method in ("default", "l_3", "sparse-corruption")
+    ]
     names = ("n", "r", "density", "noise", "corruption", "method")
     return [{**dict(zip(names, values, strict=True)), "seeds": 10} for values in plain + corrupted]
 
@@ -96,8 +103,17 @@ def tabulate(rows: list[Row]) -> str:
         exact = show_share(best["exact"]) if not best["noise"] else "-"
         seconds = ", ".join(f"{by_method[name]['seconds']:.2f}" for name in METHODS if name in by_method)
         shown = [f"{value:g}" for value in setting]
-        lines.append([*shown, *errors, show_error(best["stated"]), show_error(bound if bound > 0 else None), ratio, exact,
-                      seconds])
+        lines.append(
+            [
+                *shown,
+                *errors,
+                show_error(best["stated"]),
+                show_error(bound if bound > 0 else None),
+                ratio,
+                exact,
+                seconds,
+            ]
+        )
     head = ["n", "r", "density", "noise", "corruption", *METHODS, "error bar", "bound", "error / bound", "exact fits"]
     return write_table([*head, "seconds, in this order"], lines)
 
@@ -106,8 +122,10 @@ STUDY = Study(
     name="limit",
     minutes=25,
     cells=list_cells(),
-    small=[{"n": 8, "r": 1000, "density": 0.3, "noise": 0.2, "corruption": c, "method": method, "seeds": 2}
-           for c, method in ((0.0, "default"), (0.0, "l_3"), (0.0, "FastICA"), (1.0, "sparse-corruption"))],
+    small=[
+        {"n": 8, "r": 1000, "density": 0.3, "noise": 0.2, "corruption": c, "method": method, "seeds": 2}
+        for c, method in ((0.0, "default"), (0.0, "l_3"), (0.0, "FastICA"), (1.0, "sparse-corruption"))
+    ],
     measure=measure,
     tabulate=tabulate,
 )

@@ -22,7 +22,7 @@ from sklearn.decomposition import FastICA
 
 from elldict import LpDictionaryLearning
 from elldict.metrics import match_atoms
-from experiments.benchmarks.data import SETS, Split, list_folder, divide, measure_gain, split_set
+from experiments.benchmarks.data import SETS, Split, divide, list_folder, measure_gain, split_set
 from experiments.benchmarks.study import (
     Cell,
     Matrix,
@@ -90,8 +90,14 @@ def compare(split: Split, method: str) -> Row:
         converged = converged and has_converged
     differ = 1 - np.mean(match_atoms(*found).cosines ** 4)
     size = {"n_samples": len(split.train), "n_directions": split.train.shape[1]}
-    return {**size, "gain": np.mean(gains), "gains": gains, "differ": differ, "seconds": min(seconds),
-            "converged": converged}
+    return {
+        **size,
+        "gain": np.mean(gains),
+        "gains": gains,
+        "differ": differ,
+        "seconds": min(seconds),
+        "converged": converged,
+    }
 
 
 def tabulate(rows: list[Row]) -> str:
@@ -125,7 +131,9 @@ def count_wins(rows: list[Row]) -> str:
             continue
         ours, best = by_method.pop(OURS), max(row["gain"] for row in by_method.values())
         margin = 0.01 * max(abs(best), 0.1)
-        verdicts.append("ahead" if ours["gain"] > best + margin else "behind" if ours["gain"] < best - margin else "equal")
+        verdicts.append(
+            "ahead" if ours["gain"] > best + margin else "behind" if ours["gain"] < best - margin else "equal"
+        )
         ratios.append(ours["seconds"] / min(row["seconds"] for row in by_method.values()))
     if not verdicts:
         return ""

@@ -71,8 +71,11 @@ def measure_criterion(Z: Matrix, criterion: str = "varimax") -> float:
 def measure(cell: Cell) -> Row:
     """Rotate; measure seconds and the criterion. Of GPArotation's examples, compare all stored values."""
     if cell["method"] == "GPArotation":
-        found = [(compare(row, L) - theirs, theirs) for row, L, theirs in read_gparotation()
-                 if row["loadings"] == cell["loadings"]]
+        found = [
+            (compare(row, L) - theirs, theirs)
+            for row, L, theirs in read_gparotation()
+            if row["loadings"] == cell["loadings"]
+        ]
         return {"n_starts": len(found), "least": min(d for d, _ in found), "largest": max(d for d, _ in found)}
     k = cell["factors"]
     L = draw_loadings(cell["rows"], k) if cell["loadings"] == "simulated" else load_vectors(cell["loadings"], k)
@@ -92,7 +95,9 @@ def make_starts(k: int) -> list[Matrix]:
 
 def measure_rotated(Z: Matrix, cell: Cell) -> float:
     """Measure the criterion of a cell, of normalised rows if asked for."""
-    return measure_criterion(Z / np.linalg.norm(Z, axis=1, keepdims=True) if cell["normalize"] else Z, cell["criterion"])
+    return measure_criterion(
+        Z / np.linalg.norm(Z, axis=1, keepdims=True) if cell["normalize"] else Z, cell["criterion"]
+    )
 
 
 def read_gparotation() -> list[tuple[Row, Matrix, float]]:
@@ -112,7 +117,9 @@ def compare(row: Row, L: Matrix) -> float:
 def call_r(folder: Path, lines: list[str]) -> list[str]:
     """Run the script in R; return the versions of R and GPArotation."""
     command = ["Rscript", "--vanilla", str(SCRIPT), str(folder)]
-    done = subprocess.run(command, input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, check=True
+    )
     return done.stdout.splitlines()[-2:]
 
 
@@ -139,18 +146,24 @@ def run_r(store: Store) -> None:
 def tabulate(rows: list[Row]) -> str:
     """Write times and criteria; then differences from GPArotation."""
     lines, found = [], [row for row in rows if row["method"] == "GPArotation"]
-    for (name, n_rows, k), others in group((row for row in rows if row not in found), "loadings", "rows", "factors").items():
+    for (name, n_rows, k), others in group(
+        (row for row in rows if row not in found), "loadings", "rows", "factors"
+    ).items():
         own = next((row for row in others if row["method"] == "elldict"), None)
         for row in others if own else []:
             ratio, relative = row["seconds"] / own["seconds"], row["criterion"] / own["criterion"] - 1
-            lines.append([f"{name}, {n_rows} x {k}", row["method"], f"{row['seconds']:.2f}", f"{ratio:.1f}", f"{relative:.1e}"])
+            lines.append(
+                [f"{name}, {n_rows} x {k}", row["method"], f"{row['seconds']:.2f}", f"{ratio:.1f}", f"{relative:.1e}"]
+            )
     head = ["loadings", "method", "processor seconds", "times elldict's", "criterion, relative to elldict's"]
     text = write_table(head, lines)
     if found:
         least, largest = min(row["least"] for row in found), max(row["largest"] for row in found)
         n_starts = sum(row["n_starts"] for row in found)
-        text += (f"\nGPArotation, {n_starts} starts on its own {len(found)} examples: the criterion of elldict minus "
-                 f"that of GPArotation is between {least:.1e} and {largest:.1e}.\n")
+        text += (
+            f"\nGPArotation, {n_starts} starts on its own {len(found)} examples: the criterion of elldict minus "
+            f"that of GPArotation is between {least:.1e} and {largest:.1e}.\n"
+        )
     return text
 
 
@@ -159,12 +172,19 @@ PATCHES = "china.jpg, 8x8 patches"
 STUDY = Study(
     name="rotation",
     minutes=6,
-    cells=[*({"loadings": name, "rows": rows, "factors": k, "method": method}
-             for name, rows, columns in (("simulated", N_ROWS, (50, 100, 200)), (PATCHES, 22_000, (10, 30, 60)))
-             for k in columns for method in METHODS),
-           *({"loadings": name, "method": "GPArotation"} for name in EXAMPLES)],
-    small=[*({"loadings": "simulated", "rows": 2000, "factors": 10, "method": method} for method in METHODS),
-           {"loadings": "Harman8", "method": "GPArotation"}],
+    cells=[
+        *(
+            {"loadings": name, "rows": rows, "factors": k, "method": method}
+            for name, rows, columns in (("simulated", N_ROWS, (50, 100, 200)), (PATCHES, 22_000, (10, 30, 60)))
+            for k in columns
+            for method in METHODS
+        ),
+        *({"loadings": name, "method": "GPArotation"} for name in EXAMPLES),
+    ],
+    small=[
+        *({"loadings": "simulated", "rows": 2000, "factors": 10, "method": method} for method in METHODS),
+        {"loadings": "Harman8", "method": "GPArotation"},
+    ],
     measure=measure,
     tabulate=tabulate,
     packages=("factor_analyzer",),

@@ -39,11 +39,12 @@ def open_cluster(n_workers: int) -> Iterator[Any]:
 
 def load_chunks(path: Path, n_chunks: int) -> Any:
     """Make a dask array of the chunks of a file, which can be read again when they are lost."""
-    shape = np.load(path, mmap_mode="r").shape
+    stored = np.load(path, mmap_mode="r")
+    shape, dtype = stored.shape, stored.dtype
     rows = -(-shape[0] // n_chunks)
     sizes = tuple(min(rows, shape[0] - start) for start in range(0, shape[0], rows))
     da = required("dask.array", "dask")
-    return da.map_blocks(read_chunk, str(path), chunks=(sizes, (shape[1],)), dtype="f4", meta=np.empty((0, 0), "f4"))
+    return da.map_blocks(read_chunk, str(path), chunks=(sizes, (shape[1],)), dtype=dtype, meta=np.empty((0, 0), dtype))
 
 
 def read_chunk(path: str, block_info: Any = None) -> Matrix:
@@ -73,15 +74,27 @@ def measure(cell: Cell) -> Row:
         chunks = load_chunks(path, 8).persist()
         model, seconds = time_it(lambda: LpDictionaryLearning(error_bars=False).fit(chunks, callback=watch))
     difference = float(np.max(np.abs(model.components_ - here.components_)))
-    return {"seconds": seconds, "memory": seconds_here, "passes": model.n_passes_, "difference": difference,
-            "killed": cell["killed"], "was_killed": bool(killed)}
+    return {
+        "seconds": seconds,
+        "memory": seconds_here,
+        "passes": model.n_passes_,
+        "difference": difference,
+        "killed": cell["killed"],
+        "was_killed": bool(killed),
+    }
 
 
 def tabulate(rows: list[Row]) -> str:
     """Write one line per cluster."""
     lines = [
-        [f"{row['workers']}" + (", one killed" if row["was_killed"] else ""), f"{row['r']} x {row['n']}", f"{row['passes']:.1f}",
-         show_time(row["seconds"]), show_time(row["memory"]), f"{row['difference']:.1g}"]
+        [
+            f"{row['workers']}" + (", one killed" if row["was_killed"] else ""),
+            f"{row['r']} x {row['n']}",
+            f"{row['passes']:.1f}",
+            show_time(row["seconds"]),
+            show_time(row["memory"]),
+            f"{row['difference']:.1g}",
+        ]
         for row in rows
     ]
     head = ["workers", "samples", "passes", "time", "time in memory", "largest difference from the fit in memory"]
@@ -91,7 +104,10 @@ def tabulate(rows: list[Row]) -> str:
 STUDY = Study(
     name="scaling",
     minutes=3,
-    cells=[{"n": 100, "r": 400_000, "workers": w, "killed": killed} for w, killed in ((1, False), (2, False), (4, False), (2, True))],
+    cells=[
+        {"n": 100, "r": 400_000, "workers": w, "killed": killed}
+        for w, killed in ((1, False), (2, False), (4, False), (2, True))
+    ],
     small=[{"n": 8, "r": 40_000, "workers": 2, "killed": killed} for killed in (False, True)],
     measure=measure,
     tabulate=tabulate,

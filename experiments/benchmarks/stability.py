@@ -13,7 +13,18 @@ import numpy as np
 from elldict import LpDictionaryLearning, Stability, stability
 from elldict.metrics import match_atoms
 from experiments.benchmarks.data import SETS
-from experiments.benchmarks.study import Cell, Matrix, Row, Study, group, main, show_share, show_time, time_it, write_table
+from experiments.benchmarks.study import (
+    Cell,
+    Matrix,
+    Row,
+    Study,
+    group,
+    main,
+    show_share,
+    show_time,
+    time_it,
+    write_table,
+)
 
 FOUND = 0.9
 PATH = (5, 10, 15, 20, 25, 30, 35, 40)
@@ -45,7 +56,13 @@ def tabulate(rows: list[Row]) -> str:
     for (path, splits), found in group(({**row, "path": tuple(row["path"])} for row in rows), "path", "splits").items():
         counts = np.sum([row["counts"] for row in found], axis=0)
         lines = [
-            [name, str(stable), str(both), show_share(both / stable if stable else None), f"{n_found} of {len(found) * k}"]
+            [
+                name,
+                str(stable),
+                str(both),
+                show_share(both / stable if stable else None),
+                f"{n_found} of {len(found) * k}",
+            ]
             for name, k, (stable, both, n_found) in zip(
                 [*map(str, path), "all"], [*path, sum(path)], [*counts, np.sum(counts, axis=0)], strict=True
             )

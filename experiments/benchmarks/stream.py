@@ -86,7 +86,9 @@ def tabulate(rows: list[Row]) -> str:
     speeds = sorted({row["speed"] for row in moving})
     lines = []
     for (half_life,), found in group(moving, "half_life").items():
-        cells = {row["speed"]: " / ".join(map(show_error, (row["error"], row["stated"], predict(row)))) for row in found}
+        cells = {
+            row["speed"]: " / ".join(map(show_error, (row["error"], row["stated"], predict(row)))) for row in found
+        }
         lines.append([f"{half_life}", *(cells.get(speed, "-") for speed in speeds)])
     if lines:
         text += "\nRotating dictionary: error / its error bar / prediction, by radians per sample.\n\n"
@@ -94,7 +96,9 @@ def tabulate(rows: list[Row]) -> str:
     return text
 
 
-def make_cell(n: int, r: int, noise: float, refine: str | None, speed: float = 0.0, half_life: int | None = None) -> Cell:
+def make_cell(
+    n: int, r: int, noise: float, refine: str | None, speed: float = 0.0, half_life: int | None = None
+) -> Cell:
     """Make a cell."""
     return {"n": n, "r": r, "noise": noise, "refine": refine, "speed": speed, "half_life": half_life}
 

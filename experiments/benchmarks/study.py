@@ -62,7 +62,9 @@ class Study:
     tabulate: Callable[[list[Row]], str]
     small: Sequence[Cell]  # take seconds, and are not stored
     long: Sequence[Cell] = ()  # take hours, or gigabytes of disk
-    packages: Sequence[str] = field(default_factory=tuple)  # whose versions are stored, besides those of NumPy and SciPy
+    packages: Sequence[str] = field(
+        default_factory=tuple
+    )  # whose versions are stored, besides those of NumPy and SciPy
     module: str = ""
 
     @property
@@ -143,7 +145,9 @@ def main(study: Study, text: str | None, arguments: Sequence[str] | None = None)
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="the smallest form, which takes seconds; not stored")
     parser.add_argument("--long", action="store_true", help="also what takes hours, or gigabytes of disk")
-    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="cells whose text contains one of these")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="TEXT", help="cells whose text contains one of these"
+    )
     parser.add_argument("--fresh", action="store_true", help="measure again what is stored")
     parser.add_argument("--stored", action="store_true", help="measure nothing, print the stored table")
     options = parser.parse_args(arguments)

@@ -105,7 +105,9 @@ def draw_drift(rng: Rng, n: int, r: int, angle: float) -> Drawn:
     generator = rng.standard_normal((n, n))
     generator = (generator - generator.T) * angle * np.sqrt(n) / np.linalg.norm(generator - generator.T)
     M, blocks = draw_rotation(n, rng), np.array_split(draw_sparse(rng, (r, n)), 100)
-    X = np.concatenate([block @ expm(t * generator) @ M.T for block, t in zip(blocks, np.linspace(-0.5, 0.5, 100), strict=True)])
+    X = np.concatenate(
+        [block @ expm(t * generator) @ M.T for block, t in zip(blocks, np.linspace(-0.5, 0.5, 100), strict=True)]
+    )
     return X + NOISE * rng.standard_normal(X.shape), M
 
 
@@ -182,8 +184,10 @@ BOTH, DENSE = ("sparse", "laplace"), ("laplace", "logistic", "t3", "t5", "unifor
 KINDS = {
     "sparse": Kind(draw_clean, combine(density=(0.05, 0.1, 0.3, 0.5), noise=(0.0, 0.1, 0.3))),
     "very sparse or dense": Kind(draw_clean, combine(density=(0.01, 0.02, 0.6, 0.9))),
-    "other active codes": Kind(draw_values, combine(values=("laplace", "uniform", "t3", "lognormal", "binary"),
-                                                    density=(DENSITY,), noise=(0.0, 0.1))),
+    "other active codes": Kind(
+        draw_values,
+        combine(values=("laplace", "uniform", "t3", "lognormal", "binary"), density=(DENSITY,), noise=(0.0, 0.1)),
+    ),
     "dense codes": Kind(draw_values, combine(values=DENSE)),
     "skewed codes": Kind(draw_values, combine(values=("exponential", "gamma"), noise=(0.0, 0.1))),
     "two kinds": Kind(draw_two_kinds, combine(first=("uniform", "binary"), others=BOTH)),
@@ -193,15 +197,29 @@ KINDS = {
     "serial": Kind(draw_series, combine(coefficient=(0.5, 0.9, 0.99), of=("codes", "amplitudes"))),
     "repeated": Kind(draw_repeated, combine(copies=(0, 2, 5), shuffled=(False, True), codes=BOTH)),
     "drift": Kind(draw_drift, combine(angle=(0.1, 0.2, 0.5))),
-    "outliers": Kind(draw_outliers, [*combine(outliers=("scaled",), size=(10.0, 100.0)),
-                                     *combine(outliers=("cauchy",), size=(0.01, 0.05)),
-                                     *combine(outliers=("feature",), size=(2.0, 20.0))]),
-    "sensors": Kind(draw_sensor, [*combine(fault=("rounded",), size=(0.05, 0.3, 1.0)),
-                                  *combine(fault=("clipped",), size=(1.0, 2.0)),
-                                  *combine(fault=("tanh", "cubic", "copied"))]),
+    "outliers": Kind(
+        draw_outliers,
+        [
+            *combine(outliers=("scaled",), size=(10.0, 100.0)),
+            *combine(outliers=("cauchy",), size=(0.01, 0.05)),
+            *combine(outliers=("feature",), size=(2.0, 20.0)),
+        ],
+    ),
+    "sensors": Kind(
+        draw_sensor,
+        [
+            *combine(fault=("rounded",), size=(0.05, 0.3, 1.0)),
+            *combine(fault=("clipped",), size=(1.0, 2.0)),
+            *combine(fault=("tanh", "cubic", "copied")),
+        ],
+    ),
     "corrupted": Kind(draw_corrupted, combine(rate=(0.01, 0.1), size=(0.5, 2.0, 10.0))),
     "strengths": Kind(draw_strengths, combine(ratio=(3.0, 10.0, 100.0), codes=BOTH, noise=(0.0, 0.1)), "ica"),
-    "oblique": Kind(draw_oblique, combine(condition=(1.5, 3.0, 10.0), codes=(*BOTH, "uniform"), noise=(0.0, 0.1)), "ica"),
+    "oblique": Kind(
+        draw_oblique, combine(condition=(1.5, 3.0, 10.0), codes=(*BOTH, "uniform"), noise=(0.0, 0.1)), "ica"
+    ),
     "more features": Kind(draw_reduced, combine(share=(0.5, 0.25), noise=(0.1, 0.3), codes=BOTH), "ica"),
-    "few samples per direction": Kind(draw_oblique, combine(condition=(3.0,), codes=(*BOTH, "t3", "exponential", "uniform")), "ica"),
+    "few samples per direction": Kind(
+        draw_oblique, combine(condition=(3.0,), codes=(*BOTH, "t3", "exponential", "uniform")), "ica"
+    ),
 }
