@@ -22,17 +22,8 @@ from elldict import LpDictionaryLearning
 from elldict.metrics import recovery_error
 from elldict.theory import cramer_rao_bound
 from experiments import ROOT
-from experiments.benchmarks.study import (
-    Cell,
-    Matrix,
-    Row,
-    Study,
-    draw_rotation,
-    main,
-    show_error,
-    show_time,
-    write_table,
-)
+from experiments.benchmarks import study
+from experiments.benchmarks.study import Cell, Matrix, Row, Study
 
 N_FEATURES, DENSITY, NOISE = 100, 0.3, 0.2
 BLOCK = 100_000
@@ -41,7 +32,7 @@ MOST_LOADED = 3_000_000  # samples that are also fitted in memory
 
 def make_dictionary() -> Matrix:
     """Draw the true dictionary."""
-    return draw_rotation(N_FEATURES, np.random.default_rng(1)).astype(np.float32)
+    return study.draw_rotation(N_FEATURES, np.random.default_rng(1)).astype(np.float32)
 
 
 def write_samples(path: Path, n_samples: int) -> None:
@@ -101,10 +92,12 @@ def tabulate(rows: list[Row]) -> str:
         bound = cramer_rao_bound(n_features=N_FEATURES, n_samples=row["r"], density=DENSITY, noise_std=NOISE)
         size = f"{row['bytes'] / 1e9:.2g} GB, {row['r']} x {N_FEATURES}"
         memory = f"{here['peak']:.0f} MB ({here['before']:.0f} MB before)"
-        times = [show_time(here["seconds"]), show_time(loaded["seconds"]) if loaded else "-"]
-        lines.append([size, memory, f"{here['passes']:.1f}", *times, show_error(here["error"]), show_error(bound)])
+        times = [study.show_time(here["seconds"]), study.show_time(loaded["seconds"]) if loaded else "-"]
+        lines.append(
+            [size, memory, f"{here['passes']:.1f}", *times, study.show_error(here["error"]), study.show_error(bound)]
+        )
     head = ["file", "peak memory", "passes", "time", "time in memory", "error", "Cramér-Rao bound"]
-    return write_table(head, lines)
+    return study.write_table(head, lines)
 
 
 STUDY = Study(
@@ -121,4 +114,4 @@ if __name__ == "__main__":
     if "--fit" in sys.argv:
         fit_here(sys.argv[2], sys.argv[3] == "memory")
     else:
-        main(STUDY, __doc__)
+        study.main(STUDY, __doc__)

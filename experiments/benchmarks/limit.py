@@ -19,18 +19,8 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
 from elldict.theory import cramer_rao_bound
 from experiments import peers
-from experiments.benchmarks.study import (
-    EXACT,
-    Cell,
-    Row,
-    Study,
-    group,
-    main,
-    show_error,
-    show_share,
-    time_it,
-    write_table,
-)
+from experiments.benchmarks import study
+from experiments.benchmarks.study import Cell, Row, Study
 
 METHODS: dict[str, Callable[[int], Any]] = {
     "default": lambda seed: LpDictionaryLearning(random_state=seed),
@@ -73,11 +63,11 @@ def measure(cell: Cell) -> Row:
             corruption=cell["corruption"],
             random_state=seed,
         )
-        model, seconds = time_it(lambda: METHODS[cell["method"]](seed).fit(X))  # noqa: B023  called at once
+        model, seconds = study.time_it(lambda: METHODS[cell["method"]](seed).fit(X))  # noqa: B023  called at once
         errors.append(max(recovery_error(model.components_, dictionary), 0.0))
         stated.append(float(getattr(model, "expected_error_", np.nan)))
         times.append(seconds)
-    exact = np.mean(np.array(errors) < EXACT)
+    exact = np.mean(np.array(errors) < study.EXACT)
     return {"error": np.mean(errors), "stated": np.mean(stated), "exact": exact, "seconds": np.median(times)}
 
 
@@ -92,30 +82,30 @@ def find_bound(row: Row) -> float:
 def tabulate(rows: list[Row]) -> str:
     """Write one line per setting, errors in per cent."""
     lines = []
-    for setting, found in group(rows, "n", "r", "density", "noise", "corruption").items():
+    for setting, found in study.group(rows, "n", "r", "density", "noise", "corruption").items():
         by_method = {row["method"]: row for row in found}
         best = by_method.get("sparse-corruption", by_method.get("default"))
         if best is None:
             continue
         bound = find_bound(best)
         ratio = f"{best['error'] / bound:.3f}" if bound > 0 else "-"
-        errors = [show_error(by_method[name]["error"]) if name in by_method else "-" for name in METHODS]
-        exact = show_share(best["exact"]) if not best["noise"] else "-"
+        errors = [study.show_error(by_method[name]["error"]) if name in by_method else "-" for name in METHODS]
+        exact = study.show_share(best["exact"]) if not best["noise"] else "-"
         seconds = ", ".join(f"{by_method[name]['seconds']:.2f}" for name in METHODS if name in by_method)
         shown = [f"{value:g}" for value in setting]
         lines.append(
             [
                 *shown,
                 *errors,
-                show_error(best["stated"]),
-                show_error(bound if bound > 0 else None),
+                study.show_error(best["stated"]),
+                study.show_error(bound if bound > 0 else None),
                 ratio,
                 exact,
                 seconds,
             ]
         )
     head = ["n", "r", "density", "noise", "corruption", *METHODS, "error bar", "bound", "error / bound", "exact fits"]
-    return write_table([*head, "seconds, in this order"], lines)
+    return study.write_table([*head, "seconds, in this order"], lines)
 
 
 STUDY = Study(
@@ -131,4 +121,4 @@ STUDY = Study(
 )
 
 if __name__ == "__main__":
-    main(STUDY, __doc__)
+    study.main(STUDY, __doc__)

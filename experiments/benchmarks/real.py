@@ -22,19 +22,9 @@ from sklearn.decomposition import FastICA
 
 from elldict import LpDictionaryLearning
 from elldict.metrics import match_atoms
+from experiments.benchmarks import study
 from experiments.benchmarks.data import SETS, Split, divide, list_folder, measure_gain, split_set
-from experiments.benchmarks.study import (
-    Cell,
-    Matrix,
-    Row,
-    Study,
-    group,
-    main,
-    make_orthonormal,
-    show_time,
-    time_it,
-    write_table,
-)
+from experiments.benchmarks.study import Cell, Matrix, Row, Study
 from experiments.peers.base import required
 
 LIMITS: dict[str, Any] = {"max_iter": 200, "tol": 1e-4}  # the defaults of FastICA, for all peers
@@ -83,8 +73,8 @@ def compare(split: Split, method: str) -> Row:
     found, gains, seconds, converged = [], [], [], True
     for seed in (0, 1):
         train = split.train[np.random.default_rng(seed).permutation(len(split.train))] if seed else split.train
-        (rows, has_converged), took = time_it(lambda: METHODS[method](train, seed))  # noqa: B023  called at once
-        found.append(make_orthonormal(rows))
+        (rows, has_converged), took = study.time_it(lambda: METHODS[method](train, seed))  # noqa: B023  called at once
+        found.append(study.make_orthonormal(rows))
         gains.append(measure_gain(split, found[-1]))
         seconds.append(took)
         converged = converged and has_converged
@@ -103,18 +93,18 @@ def compare(split: Split, method: str) -> Row:
 def tabulate(rows: list[Row]) -> str:
     """Write all sets and methods: gain, seconds, difference of two fits."""
     lines = []
-    for (name,), found in group(rows, "set").items():
+    for (name,), found in study.group(rows, "set").items():
         best = max(row["gain"] for row in found)
         cells = {row["method"]: show_fit(row, best) for row in found}
         size = f"{found[0]['n_samples']} x {found[0]['n_directions']}"
         lines.append([f"{name}, {size}", *(cells.get(method, "-") for method in METHODS)])
-    return write_table(["samples", *METHODS], lines) + count_wins(rows)
+    return study.write_table(["samples", *METHODS], lines) + count_wins(rows)
 
 
 def show_fit(row: Row, best: float) -> str:
     """Write a cell of the table, with a star if a fit did not converge."""
     star = "" if row["converged"] else " \\*"
-    return f"{show_gain(row['gain'], best)}, {show_time(row['seconds'])}, {row['differ']:.2f}{star}"
+    return f"{show_gain(row['gain'], best)}, {study.show_time(row['seconds'])}, {row['differ']:.2f}{star}"
 
 
 def show_gain(gain: float, best: float) -> str:
@@ -125,7 +115,7 @@ def show_gain(gain: float, best: float) -> str:
 def count_wins(rows: list[Row]) -> str:
     """Write in how many sets elldict is ahead, and the median ratio of times."""
     verdicts, ratios = [], []
-    for found in group(rows, "set").values():
+    for found in study.group(rows, "set").values():
         by_method = {row["method"]: row for row in found}
         if OURS not in by_method or len(by_method) < 2:
             continue
@@ -147,15 +137,21 @@ def count_wins(rows: list[Row]) -> str:
 def tabulate_short(rows: list[Row]) -> str:
     """Write some sets: gains, and seconds of the faster FastICA and of elldict."""
     lines = []
-    for (name,), found in group(rows, "set").items():
+    for (name,), found in study.group(rows, "set").items():
         by_method = {row["method"]: row for row in found}
         if any(part in name for part in SHORT) and len(by_method) == len(METHODS):
             best = max(row["gain"] for row in found)
             fastest = min(row["seconds"] for row in found if row["method"].startswith("FastICA"))
             size = f"{found[0]['n_samples']} x {found[0]['n_directions']}"
             gains = [show_gain(by_method[method]["gain"], best) for method in METHODS]
-            lines.append([f"{name}, {size}", *gains, f"{show_time(fastest)}, {show_time(by_method[OURS]['seconds'])}"])
-    return write_table(["samples", *METHODS, "time: faster FastICA, elldict"], lines)
+            lines.append(
+                [
+                    f"{name}, {size}",
+                    *gains,
+                    f"{study.show_time(fastest)}, {study.show_time(by_method[OURS]['seconds'])}",
+                ]
+            )
+    return study.write_table(["samples", *METHODS, "time: faster FastICA, elldict"], lines)
 
 
 STUDY = Study(
@@ -186,4 +182,4 @@ if __name__ == "__main__":
         options = parser.parse_args()
         compare_folder(options.data, options.blocks)
     else:
-        main(STUDY, __doc__)
+        study.main(STUDY, __doc__)

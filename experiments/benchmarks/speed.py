@@ -21,19 +21,8 @@ from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
 from elldict.theory import cramer_rao_bound
 from experiments import peers
-from experiments.benchmarks.study import (
-    Cell,
-    Matrix,
-    Row,
-    Study,
-    group,
-    main,
-    make_orthonormal,
-    show_error,
-    show_time,
-    time_it,
-    write_table,
-)
+from experiments.benchmarks import study
+from experiments.benchmarks.study import Cell, Matrix, Row, Study
 from experiments.harness.pool import Lost, Pool
 
 EXACT = 1e-6  # rounding in float32
@@ -83,8 +72,8 @@ def fit(cell: Cell) -> Row:
     """Fit, and compare with the true dictionary."""
     X, dictionary = draw(cell)
     model = METHODS[cell["method"]](cell["seed"], max(1, round(0.3 * cell["n"])))
-    _, seconds = time_it(lambda: model.fit(X))
-    error = max(recovery_error(make_orthonormal(model.components_), make_orthonormal(dictionary)), 0.0)
+    _, seconds = study.time_it(lambda: model.fit(X))
+    error = max(recovery_error(study.make_orthonormal(model.components_), study.make_orthonormal(dictionary)), 0.0)
     return {"error": error, "seconds": seconds, "passes": float(getattr(model, "n_passes_", model.n_iter_))}
 
 
@@ -97,12 +86,12 @@ def draw(cell: Cell) -> tuple[Matrix, Matrix]:
 def tabulate(rows: list[Row]) -> str:
     """Write one line per problem: error and time of each method."""
     lines = []
-    for (n, r, noise), found in group(rows, "n", "r", "noise").items():
-        by_method = group(found, "method")
+    for (n, r, noise), found in study.group(rows, "n", "r", "noise").items():
+        by_method = study.group(found, "method")
         bound = cramer_rao_bound(n_features=n, n_samples=r, density=0.3, noise_std=noise) if noise else 0.0
         cells = [show_fits(by_method.get((method,), [])) for method in METHODS]
-        lines.append([f"{n}", f"{r:,}".replace(",", " "), f"{noise:g}", show_error(bound, EXACT), *cells])
-    return write_table(["n", "r", "noise", "Cramér-Rao bound", *METHODS], lines)
+        lines.append([f"{n}", f"{r:,}".replace(",", " "), f"{noise:g}", study.show_error(bound, EXACT), *cells])
+    return study.write_table(["n", "r", "noise", "Cramér-Rao bound", *METHODS], lines)
 
 
 def show_fits(rows: list[Row]) -> str:
@@ -110,9 +99,9 @@ def show_fits(rows: list[Row]) -> str:
     if not rows:
         return "-"
     if any(row["error"] is None for row in rows):
-        return f"> {show_time(LIMIT_SECONDS)}"
+        return f"> {study.show_time(LIMIT_SECONDS)}"
     seconds = float(np.median([row["seconds"] for row in rows]))
-    return f"{show_error(float(np.mean([row['error'] for row in rows])), EXACT)}, {show_time(seconds)}"
+    return f"{study.show_error(float(np.mean([row['error'] for row in rows])), EXACT)}, {study.show_time(seconds)}"
 
 
 STUDY = Study(
@@ -126,4 +115,4 @@ STUDY = Study(
 )
 
 if __name__ == "__main__":
-    main(STUDY, __doc__)
+    study.main(STUDY, __doc__)

@@ -12,19 +12,9 @@ import numpy as np
 
 from elldict import LpDictionaryLearning, Stability, stability
 from elldict.metrics import match_atoms
+from experiments.benchmarks import study
 from experiments.benchmarks.data import SETS
-from experiments.benchmarks.study import (
-    Cell,
-    Matrix,
-    Row,
-    Study,
-    group,
-    main,
-    show_share,
-    show_time,
-    time_it,
-    write_table,
-)
+from experiments.benchmarks.study import Cell, Matrix, Row, Study
 
 FOUND = 0.9
 PATH = (5, 10, 15, 20, 25, 30, 35, 40)
@@ -41,10 +31,10 @@ def measure(cell: Cell) -> Row:
     X, path = SETS["handwritten digits"].load(), tuple(cell["path"])
     order = np.random.default_rng(cell["seed"]).permutation(len(X))
     half, other = np.sort(order[: len(X) // 2]), np.sort(order[len(X) // 2 :])
-    result, seconds = time_it(lambda: find_path(X[half], path, cell["splits"]))
+    result, seconds = study.time_it(lambda: find_path(X[half], path, cell["splits"]))
     counts = []
     for k, mixing, is_stable in zip(path, result.mixing, result.stable(), strict=True):
-        model, _ = time_it(lambda: LpDictionaryLearning(k, whiten=True, center=True).fit(X[other]))  # noqa: B023
+        model, _ = study.time_it(lambda: LpDictionaryLearning(k, whiten=True, center=True).fit(X[other]))  # noqa: B023
         is_found = match_atoms(mixing.T, model.components_).cosines > FOUND
         counts.append([np.sum(is_stable), np.sum(is_stable & is_found), np.sum(is_found)])
     return {"counts": counts, "seconds": seconds}
@@ -53,14 +43,16 @@ def measure(cell: Cell) -> Row:
 def tabulate(rows: list[Row]) -> str:
     """Write counts summed over halves, one line per number of components."""
     text = ""
-    for (path, splits), found in group(({**row, "path": tuple(row["path"])} for row in rows), "path", "splits").items():
+    for (path, splits), found in study.group(
+        ({**row, "path": tuple(row["path"])} for row in rows), "path", "splits"
+    ).items():
         counts = np.sum([row["counts"] for row in found], axis=0)
         lines = [
             [
                 name,
                 str(stable),
                 str(both),
-                show_share(both / stable if stable else None),
+                study.show_share(both / stable if stable else None),
                 f"{n_found} of {len(found) * k}",
             ]
             for name, k, (stable, both, n_found) in zip(
@@ -68,9 +60,11 @@ def tabulate(rows: list[Row]) -> str:
             )
         ]
         head = ["n_components", "stable", "of these found in the other half", "fraction", "all components: found"]
-        seconds = show_time(float(np.median([row["seconds"] for row in found])))
+        seconds = study.show_time(float(np.median([row["seconds"] for row in found])))
         n_fits = len(path) * (1 + 2 * splits)
-        text += write_table(head, lines) + f"\nSums over {len(found)} random halves; {n_fits} fits took {seconds}.\n"
+        text += (
+            study.write_table(head, lines) + f"\nSums over {len(found)} random halves; {n_fits} fits took {seconds}.\n"
+        )
     return text
 
 
@@ -84,4 +78,4 @@ STUDY = Study(
 )
 
 if __name__ == "__main__":
-    main(STUDY, __doc__)
+    study.main(STUDY, __doc__)

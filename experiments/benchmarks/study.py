@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,9 +62,7 @@ class Study:
     tabulate: Callable[[list[Row]], str]
     small: Sequence[Cell]  # take seconds, and are not stored
     long: Sequence[Cell] = ()  # take hours, or gigabytes of disk
-    packages: Sequence[str] = field(
-        default_factory=tuple
-    )  # whose versions are stored, besides those of NumPy and SciPy
+    packages: Sequence[str] = ()  # whose versions are stored, besides those of NumPy and SciPy
     module: str = ""
 
     @property
@@ -85,19 +83,13 @@ class Study:
 
     def list_missing(self) -> list[Cell]:
         """List the cells without a result of the present version; long ones may be missing."""
-        current = {key_of({name: row[name] for name in cell}) for cell, row in self._pair() if is_current(row)}
-        return [cell for cell in self.cells if key_of(cell) not in current]
-
-    def _pair(self) -> Iterator[tuple[Cell, Row]]:
         records = Store(self.path).records
-        for cell in self.cells:
-            if (record := records.get(key_of(cell))) is not None:
-                yield cell, record.row
+        return [cell for cell in self.cells if not is_current(records.get(key_of(cell)))]
 
 
-def is_current(row: Row) -> bool:
-    """Return whether a row was measured without an error, with the present version of the solver."""
-    return bool(row["status"] == DONE and row.get("core") == hash_core())
+def is_current(record: Record | None) -> bool:
+    """Return whether a cell was measured without an error, with the present version of the solver."""
+    return record is not None and record.status == DONE and record.made.get("core") == hash_core()
 
 
 def run(study: Study, cells: Sequence[Cell], path: Path, *, fresh: bool = False) -> list[Row]:
@@ -105,8 +97,7 @@ def run(study: Study, cells: Sequence[Cell], path: Path, *, fresh: bool = False)
     store, machine = Store(path), made_by(1, study.packages)
     with store.writing(), threadpool_limits(1):
         for number, cell in enumerate(cells, start=1):
-            stored = store.records.get(key_of(cell))
-            if stored is not None and is_current(stored.row) and not fresh:
+            if is_current(store.records.get(key_of(cell))) and not fresh:
                 continue
             print(f"[{number}/{len(cells)}] {describe(cell)}: ", end="", flush=True)
             began, values, reason = time.perf_counter(), {}, ""

@@ -16,18 +16,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import NMF, PCA, FastICA, MiniBatchDictionaryLearning
 
 from elldict import LpDictionaryLearning, LpICA
-from experiments.benchmarks.study import (
-    Cell,
-    Matrix,
-    Row,
-    Study,
-    draw_rotation,
-    group,
-    main,
-    show_time,
-    time_it,
-    write_table,
-)
+from experiments.benchmarks import study
+from experiments.benchmarks.study import Cell, Matrix, Row, Study
 from experiments.campaign.data_sets import draw_sparse
 
 ALPHA = 0.5
@@ -42,7 +32,7 @@ def draw_noise(rng: np.random.Generator, size: float) -> Matrix:
 
 def draw_variances(rng: np.random.Generator) -> Drawn:
     """Draw Gaussian factors whose variances differ."""
-    atoms = draw_rotation(N, rng)[:8]
+    atoms = study.draw_rotation(N, rng)[:8]
     return rng.standard_normal((R, 8)) * np.geomspace(8, 1, 8) @ atoms + draw_noise(rng, 0.1), atoms
 
 
@@ -61,7 +51,7 @@ def draw_sources(rng: np.random.Generator) -> Drawn:
 
 def draw_orthonormal(rng: np.random.Generator) -> Drawn:
     """Draw sparse codes of as many orthonormal atoms as features."""
-    atoms = draw_rotation(N, rng)
+    atoms = study.draw_rotation(N, rng)
     return draw_sparse(rng, (R, N)) @ atoms + draw_noise(rng, 0.1), atoms
 
 
@@ -118,7 +108,7 @@ def measure(cell: Cell) -> Row:
         X, atoms = KINDS[cell["kind"]](np.random.default_rng(seed))
         if cell["method"] == "NMF" and np.min(X) < 0:
             return {"angle": None, "seconds": None}
-        found, seconds = time_it(lambda: METHODS[cell["method"]](X, len(atoms), seed))  # noqa: B023  called at once
+        found, seconds = study.time_it(lambda: METHODS[cell["method"]](X, len(atoms), seed))  # noqa: B023  called at once
         angles.append(measure_angle(np.asarray(found), atoms))
         times.append(seconds)
     return {"angle": np.mean(angles), "seconds": np.median(times)}
@@ -127,15 +117,15 @@ def measure(cell: Cell) -> Row:
 def tabulate(rows: list[Row]) -> str:
     """Write one line per kind of data."""
     lines = []
-    for (kind,), found in group(rows, "kind").items():
+    for (kind,), found in study.group(rows, "kind").items():
         cells = {row["method"]: show_angle(row) for row in found}
         lines.append([kind, *(cells.get(method, "-") for method in METHODS)])
-    return write_table(["data", *METHODS], lines)
+    return study.write_table(["data", *METHODS], lines)
 
 
 def show_angle(row: Row) -> str:
     """Write an angle and a time."""
-    return "-" if row["angle"] is None else f"{row['angle']:.1f}°, {show_time(row['seconds'])}"
+    return "-" if row["angle"] is None else f"{row['angle']:.1f}°, {study.show_time(row['seconds'])}"
 
 
 STUDY = Study(
@@ -148,4 +138,4 @@ STUDY = Study(
 )
 
 if __name__ == "__main__":
-    main(STUDY, __doc__)
+    study.main(STUDY, __doc__)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Rng = np.random.Generator
+Damage = Callable[[bytes, Rng], tuple[str, bytes]]
+"""Returns what was done to a content, and the result."""
 
 HUGE = (0, 1, -1, 255, 2**15, 5_000_000, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
 """Integers at the limits of common types, and one that asks for much memory."""
@@ -39,95 +42,48 @@ class Exploit:
 PICKLE = pickle.dumps(Exploit())
 
 
-def choose(items: Any, rng: Rng) -> Any:
+def choose(items: Sequence[T], rng: Rng) -> T:
     """Choose one of several items."""
     return items[int(rng.integers(len(items)))]
 
 
-def draw_range(content: bytes, rng: Rng) -> tuple[int, int]:
-    """Draw a range of bytes, whose length is as often short as long."""
-    length = int(2 ** rng.uniform(0, np.log2(len(content) + 1)))
-    start = int(rng.integers(0, max(1, len(content) - length + 1)))
-    return start, start + length
-
-
-def flip_bits(content: bytes, rng: Rng) -> bytes:
-    """Flip one bit or several."""
-    changed = bytearray(content)
-    for _ in range(choose((1, 1, int(2 ** rng.uniform(0, 6))), rng)):
-        changed[rng.integers(len(changed))] ^= 1 << int(rng.integers(8))
-    return bytes(changed)
-
-
-def overwrite(content: bytes, rng: Rng) -> bytes:
-    """Overwrite a range with zeros, ones or random bytes."""
-    start, stop = draw_range(content, rng)
-    fill = choose((rng.bytes(stop - start), bytes(stop - start), b"\xff" * (stop - start)), rng)
-    return content[:start] + fill + content[stop:]
-
-
-def truncate(content: bytes, rng: Rng) -> bytes:
-    """Cut off the end, or everything."""
-    return content[: int(rng.integers(len(content)))]
-
-
-def extend(content: bytes, rng: Rng) -> bytes:
-    """Append or prepend bytes."""
-    more = choose((rng.bytes(99), bytes(5000), content, PICKLE), rng)
-    return more + content if rng.integers(4) == 0 else content + more
-
-
-def delete(content: bytes, rng: Rng) -> bytes:
-    """Delete a range."""
-    start, stop = draw_range(content, rng)
-    return content[:start] + content[stop:]
-
-
-def repeat(content: bytes, rng: Rng) -> bytes:
-    """Repeat a range."""
-    start, stop = draw_range(content, rng)
-    return content[:stop] + content[start:]
-
-
-def write_number(content: bytes, rng: Rng) -> bytes:
-    """Overwrite two, four or eight bytes, often near an end, with a number: sizes and offsets of any header."""
-    size = choose((2, 4, 8), rng)
-    number = choose(HUGE, rng) % (1 << 8 * size)
-    near = (int(rng.integers(0, 100)), max(0, len(content) - int(rng.integers(8, 200))))
-    start = choose((*near, int(rng.integers(0, max(1, len(content) - size)))), rng)
-    return content[:start] + number.to_bytes(size, choose(("little", "big"), rng)) + content[start + size :]
-
-
-def replace_all(content: bytes, rng: Rng) -> bytes:
-    """Replace everything but the first bytes."""
-    return choose((PICKLE, content[: rng.integers(1, 9)] + rng.bytes(len(content))), rng)  # type: ignore[no-any-return]
-
-
-BYTES = (flip_bits, flip_bits, overwrite, truncate, extend, delete, repeat, write_number, write_number, replace_all)
-
-
 def damage_bytes(content: bytes, rng: Rng) -> tuple[str, bytes]:
-    """Damage the bytes of a file; return what was done, and the result."""
-    if not content:
-        return "extend", rng.bytes(50)
-    change = choose(BYTES, rng)
-    return change.__name__, change(content, rng)
+    """Flip bits, overwrite, delete, repeat or cut off a range, write a number, append, or replace everything."""
+    length = int(2 ** rng.uniform(0, np.log2(len(content) + 1)))  # as often short as long
+    start = int(rng.integers(0, max(1, len(content) - length + 1)))
+    stop = start + length
+    near_end = max(0, len(content) - int(rng.integers(8, 200)))
+    size, number = choose((2, 4, 8), rng), choose(HUGE, rng)
+    place = choose((int(rng.integers(100)), near_end, start), rng)  # headers are near one of the ends
+    flipped = bytearray(content)
+    for _ in range(choose((1, 1, 1, 20), rng)):
+        flipped[rng.integers(len(flipped))] ^= 1 << int(rng.integers(8))
+    fill = choose((rng.bytes(length), bytes(length), b"\xff" * length), rng)
+    written = (number % (1 << 8 * size)).to_bytes(size, "little" if rng.integers(2) else "big")
+    more = choose((rng.bytes(99), bytes(5000), content, PICKLE), rng)
+    ways = {
+        "bits flipped": bytes(flipped),
+        "overwritten": content[:start] + fill + content[stop:],
+        "deleted": content[:start] + content[stop:],
+        "repeated": content[:stop] + content[start:],
+        "truncated": content[:start],
+        "number written": content[:place] + written + content[place + size :],
+        "extended": content + more if rng.integers(4) else more + content,
+        "replaced": PICKLE if rng.integers(2) else content[:8] + rng.bytes(len(content)),
+    }
+    way = choose([*ways, "bits flipped", "number written"], rng)
+    return way, ways[way]
 
 
 def damage_json(text: bytes, rng: Rng) -> tuple[str, bytes]:
     """Edit a random place of a JSON text, which remains JSON."""
     tree = json.loads(text)
     holder, key = choose(list(list_places(tree)), rng)
-    what = choose(("value", "value", "delete", "nest"), rng)
-    if what == "value":
+    if rng.integers(3):
         holder[key] = choose(ODD_VALUES, rng)
-    elif what == "delete":
-        del holder[key]
-    else:
-        depth = choose((50, 100_000), rng)
-        holder[key] = "NEST"
-        return f"nest {key}", json.dumps(tree).encode().replace(b'"NEST"', b"[" * depth + b"1" + b"]" * depth)
-    return f"{what} {key}", json.dumps(tree).encode()
+        return f"other value of {key}", json.dumps(tree).encode()
+    del holder[key]
+    return f"no {key}", json.dumps(tree).encode()
 
 
 def list_places(tree: Any) -> Iterator[tuple[Any, Any]]:
@@ -143,31 +99,23 @@ def damage_npy(content: bytes, rng: Rng) -> tuple[str, bytes]:
     npy.read_magic(stream)
     shape, fortran, dtype = npy.read_array_header_1_0(stream)
     header: dict[str, Any] = {"descr": npy.dtype_to_descr(dtype), "fortran_order": fortran, "shape": shape}
-    name = choose(list(header), rng)
-    other = {
-        "descr": lambda: choose(DTYPES, rng),
-        "fortran_order": lambda: choose((not fortran, 1, None), rng),
-        "shape": lambda: choose(
-            (shape[::-1], (), (-1, *shape[1:]), tuple(choose(HUGE, rng) for _ in shape), (10**30, *shape[1:])), rng
-        ),
+    name, huge = choose(list(header), rng), tuple(choose(HUGE, rng) for _ in shape)
+    shapes = (shape[::-1], (), (-1, *shape[1:]), huge, (10**30, *shape[1:]))
+    odd = {
+        "descr": choose(DTYPES, rng),
+        "fortran_order": choose((not fortran, 1, None), rng),
+        "shape": choose(shapes, rng),
     }
-    text = repr({**header, name: other[name]()}).encode()
+    text = repr({**header, name: odd[name]}).encode()
     return f"npy {name}", npy.MAGIC_PREFIX + b"\2\0" + len(text).to_bytes(4, "little") + text + content[stream.tell() :]
 
 
-def damage_array(array: NDArray[Any], rng: Rng) -> tuple[str, NDArray[Any]]:
-    """Change the shape, the type or some values of an array."""
-    what = choose(("shape", "type", "values", "values"), rng)
-    if what == "shape":
-        return what, choose((array[:-1], array[None], array.ravel(), array[..., :0]), rng) if array.ndim else array[
-            None
-        ]
-    if what == "type":
-        with np.errstate(all="ignore"):
-            return what, np.asarray(array, choose(("f4", "i4", "c16", "?"), rng))
-    changed = np.array(array, dtype=np.result_type(array.dtype, "f4") if array.dtype.kind == "f" else array.dtype)
+def damage_array(array: NDArray[Any], rng: Rng) -> NDArray[Any]:
+    """Change the shape, the type, or one value of an array."""
+    changed = array.copy()
     if changed.size and changed.dtype.kind == "f":
-        odd = choose((np.nan, np.inf, 1e300, -1e30, 5e-324, 0.0, -1.0), rng)
-        with np.errstate(all="ignore"):
-            changed.reshape(-1)[rng.integers(changed.size)] = odd
-    return what, changed
+        odd = choose((np.nan, np.inf, 1e30, -1e30, 5e-324, 0.0, -1.0), rng)
+        changed.reshape(-1)[rng.integers(changed.size)] = odd
+    with np.errstate(all="ignore"):
+        other = array.astype(choose(("f4", "i4", "c16", "?"), rng))
+    return choose((changed, changed, array[:-1] if array.ndim else array[None], array.ravel(), array[None], other), rng)

@@ -13,7 +13,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -25,18 +25,14 @@ import numpy as np
 import elldict
 from elldict.datasets import make_bernoulli_gaussian
 from experiments.benchmarks.study import Cell, Matrix, Row, Study, write_table
-from experiments.campaign.damage import MARK, Rng, choose, damage_bytes
+from experiments.campaign.damage import MARK, Damage, choose, damage_bytes
 from experiments.harness.pool import Lost, Pool
 
 MOST_BYTES = 2**28  # memory beyond what the process has, to read a file of some kilobytes
 MOST_SECONDS = 30.0  # for a file, including the start of a process
-LONGEST_MESSAGE = 2000
-MOST_NOTES = 10
-PACKAGE = str(Path(elldict.__file__).parent)
+LONGEST_MESSAGE, MOST_NOTES = 2000, 10
 FORBIDDEN = ("pickle.find_class", "os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.mkdir")
 VERDICTS = ("refused", "same numbers", "other numbers", "wrong")
-Files = dict[str, bytes]
-"""Content of a folder, by relative name."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +40,9 @@ class Kind:
     """A kind of file."""
 
     target: str  # name of the file or folder that is read
-    write: Callable[[Path], None]  # writes it
+    write: Callable[[Path], object]  # writes it
     read: Callable[[Path], Any]  # reads all numbers of it
-    edit: Callable[[bytes, Rng], tuple[str, bytes]] | None = None  # leaves a well-formed file, which may differ
+    edit: Damage | None = None  # leaves a well-formed file, which may differ
     is_checked: bool = False  # whether checksums cover all bytes
 
 
@@ -68,11 +64,10 @@ def make_samples() -> Matrix:
 
 
 @cache
-def prepare(module: str, kind: str) -> tuple[Kind, Files, Any, list[str]]:
-    """Write and read the original once, watch events of the interpreter, and limit the memory from there on."""
+def prepare(module: str, kind: str) -> tuple[Kind, dict[str, bytes], Any, list[str]]:
+    """Write and read the original once; then watch events of the interpreter, and limit the memory."""
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     found: Kind = import_module(f"experiments.campaign.{module}").KINDS[kind]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -80,80 +75,64 @@ def prepare(module: str, kind: str) -> tuple[Kind, Files, Any, list[str]]:
         files = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
         answer = found.read(folder / found.target)
     events: list[str] = []
-
-    def notice(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in FORBIDDEN:
-            events.append(f"{event} {arguments!r:.200}")
-
-    sys.addaudithook(notice)
+    sys.addaudithook(
+        lambda event, arguments: events.append(f"{event} {arguments!r:.99}") if event in FORBIDDEN else None
+    )
     in_use = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (in_use + MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     return found, files, answer, events
 
 
-def damage(kind: Kind, files: Files, number: int) -> tuple[str, Files, bool]:
-    """Damage one file; return what was done, the files, and whether they may give other numbers."""
-    rng = np.random.default_rng([number, len(kind.target)])
-    name = choose(sorted(files), rng)
-    edited = kind.edit is not None and bool(rng.integers(2))
-    note, content = (kind.edit if edited and kind.edit else damage_bytes)(files[name], rng)
-    return f"{note} {name}", {**files, name: content}, edited or not kind.is_checked
-
-
 def try_file(job: Job) -> tuple[str, str]:
     """Damage a file, read it, and return a verdict with its reason."""
     kind, files, answer, events = prepare(job.module, job.kind)
-    note, damaged, may_differ = damage(kind, files, job.number)
-    with tempfile.TemporaryDirectory(prefix="damaged") as name:
-        folder = Path(name)
-        for relative, content in damaged.items():
-            (folder / relative).parent.mkdir(parents=True, exist_ok=True)
-            (folder / relative).write_bytes(content)
+    rng = np.random.default_rng([job.number, len(job.kind)])
+    name = choose(sorted(files), rng)
+    is_edited = kind.edit is not None and bool(rng.integers(2))
+    note, content = (kind.edit if is_edited and kind.edit else damage_bytes)(files[name], rng)
+    with tempfile.TemporaryDirectory(prefix="damaged") as folder:
+        for relative, data in {**files, name: content}.items():
+            path = Path(folder, relative)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
         events.clear()
         try:
-            found = kind.read(folder / kind.target)
+            is_same = are_same(kind.read(Path(folder, kind.target)), answer)
+            may_differ = is_edited or not kind.is_checked
+            verdict, reason = "same numbers" if is_same else "other numbers" if may_differ else "wrong", "other numbers"
         except Exception as error:
             fault = find_fault(error, folder)
-            verdict = "wrong" if fault else "refused"
-            reason = f"{fault}: {type(error).__name__}: {error}"
-        else:
-            same = are_same(found, answer)
-            verdict = "same numbers" if same else "other numbers" if may_differ else "wrong"
-            reason = "other numbers"
+            verdict, reason = "wrong" if fault else "refused", f"{fault}: {type(error).__name__}: {error}"
     if events or Path(MARK).exists():
-        return "wrong", f"{note}: {events}"
-    return verdict, f"{note}: {reason:.400}"
+        verdict, reason = "wrong", str(events)
+    return verdict, f"{name}, {note}: {reason:.400}"
 
 
-def find_fault(error: Exception, folder: Path) -> str:
+def find_fault(error: BaseException, folder: str) -> str:
     """Describe what is wrong with an error; nothing if it is clear."""
-    message, causes = str(error), list(list_causes(error))
+    message, causes = str(error), [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
     if any(isinstance(cause, MemoryError) for cause in causes) or re.search(r"malloc|bad_alloc|realloc", message):
         return "takes memory by what it declares"
     if not isinstance(error, (ValueError, OSError)) or isinstance(error, (np.linalg.LinAlgError, UnicodeError)):
         return "not an error of reading"
     innermost = traceback.extract_tb(error.__traceback__)[-1].filename
-    if not innermost.startswith(PACKAGE) and str(folder) not in message:
+    if not innermost.startswith(str(Path(elldict.__file__).parent)) and folder not in message:
         return f"an error of {innermost}"
     if not message.strip() or len(message) > LONGEST_MESSAGE or not message.replace("\n", " ").isprintable():
         return f"a message of {len(message)} characters that cannot be read"
     return ""
 
 
-def list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """List an error and its causes."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def are_same(one: Any, other: Any) -> bool:
+def are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two answers are equal, to the last bit."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(are_same(one[name], other[name]) for name in one)
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    return bool(one == other or (one != one and other != other))  # noqa: PLR0124  NaN
+    return one.keys() == other.keys() and all(to_bits(one[name]) == to_bits(other[name]) for name in one)
+
+
+def to_bits(value: Any) -> Any:
+    """Return the bytes of an array, with its form; any other value as text."""
+    return (value.dtype, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
 
 
 def try_files(module: str, cell: Cell) -> Row:
@@ -166,7 +145,7 @@ def try_files(module: str, cell: Cell) -> Row:
             counts[verdict] += 1
             if verdict == "wrong":
                 notes.append(f"{job.number}: {note}")
-                print(f"\n  {job.kind} {job.number}, {note}", flush=True)
+    print("".join(f"\n  {note}" for note in notes), end=" ")
     return {**{verdict: counts[verdict] for verdict in VERDICTS}, "notes": notes[:MOST_NOTES]}
 
 
