@@ -17,72 +17,67 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 from experiments import ROOT
 from experiments.benchmarks.study import Study, hash_core
 
 FOLDER = ROOT / "build" / "measure"
 
-STUDIES = (
-    *("benchmarks.real", "benchmarks.ica", "benchmarks.speed", "benchmarks.which_one", "benchmarks.error_bars"),
-    *("benchmarks.limit", "benchmarks.rotation", "benchmarks.stability", "benchmarks.denoise", "benchmarks.stream"),
-    *("benchmarks.files", "benchmarks.scaling", "benchmarks.checkpoint_cost", "benchmarks.ablation", "benchmarks.gpu"),
-    *("campaign.files", "campaign.saved", "campaign.faults"),
-)
-LONG = ("reproduction --full --budget 2h",)
-LAST = ("benchmarks.pictures", "front_picture", "tables")
-"""Commands that write pictures and tables from stored results, and take seconds."""
+BENCHMARKS = ("real", "ica", "speed", "which_one", "error_bars", "limit", "rotation", "stability", "denoise", "stream")
+BENCHMARKS += ("files", "scaling", "checkpoint_cost", "ablation", "gpu")
+CAMPAIGNS = ("damaged_files", "damaged_models", "faults")
+STUDIES = {
+    **{name: f"benchmarks.{name}" for name in BENCHMARKS},
+    **{name: f"campaign.{name}" for name in CAMPAIGNS},
+}
+"""Modules of the studies."""
+
+LAST = ("benchmarks.pictures", "front_picture", "tables")  # written from stored results
 
 
-def load_study(module: str) -> Study:
-    """Import the study of a module."""
-    study: Study = import_module(f"experiments.{module}").STUDY
+def load_study(name: str) -> Study:
+    """Import a study."""
+    study: Study = import_module(f"experiments.{STUDIES[name]}").STUDY
     return study
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is due, or list it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [module.rpartition(".")[2] if "campaign" not in module else module for module in STUDIES]
     parser.add_argument("--list", action="store_true", help="list the studies and run none")
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="STUDY", help=", ".join(names))
+    parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES), metavar="STUDY")
     parser.add_argument("--small", action="store_true", help="the smallest form of each study; stores nothing")
     parser.add_argument("--long", action="store_true", help="also what takes hours, or gigabytes of disk")
     options = parser.parse_args(arguments)
-    modules = [module for name, module in zip(names, STUDIES, strict=True) if name in options.only]
     if options.list:
-        print(f"version {hash_core()}\n" + "\n".join(describe(module) for module in modules))
+        print(f"version {hash_core()}\n" + "\n".join(describe(load_study(name)) for name in options.only))
         return
-    commands = [module for module in modules if options.small or options.long or load_study(module).list_missing()]
-    commands = [f"{module}{' --small' * options.small}{' --long' * options.long}" for module in commands]
-    if options.long:
-        commands += LONG
-    if not options.small and options.only == names:
-        commands += LAST
+    due = [name for name in options.only if options.small or options.long or load_study(name).list_missing()]
+    commands = [STUDIES[name] + " --small" * options.small + " --long" * options.long for name in due]
+    if not options.small and options.only == list(STUDIES):
+        commands += ["reproduction --full --budget 2h"] * options.long + [*LAST]
     try:
-        failed = [command for command in commands if not run(command, FOLDER)]
+        failed = [command for command in commands if not run(command)]
     except KeyboardInterrupt:
         sys.exit("\nInterrupted: finished measurements are stored; the same command resumes.")
     if failed:
-        sys.exit(f"Failed: {', '.join(failed)}. What they printed is in {FOLDER.relative_to(ROOT)}.")
+        sys.exit(f"Failed: {', '.join(failed)}. What they printed is in {FOLDER}.")
 
 
-def describe(module: str) -> str:
+def describe(study: Study) -> str:
     """Write how many results of a study are of this version, and about how long the others take."""
-    study = load_study(module)
     n_missing, n = len(study.list_missing()), len(study.cells)
     left = f"{study.minutes * n_missing / n:.2g} min left" if n_missing else "done"
-    return f"{module:28s} {n - n_missing:4d} of {n:4d}   {left:>13s}   {study.command}"
+    return f"{n - n_missing:4d} of {n:4d}   {left:>13s}   {study.command}"
 
 
-def run(command: str, folder: Path) -> bool:
+def run(command: str) -> bool:
     """Run one command, whose output goes to a file; return whether it succeeded."""
-    folder.mkdir(parents=True, exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     module, *arguments = command.split()
     print(f"{command}: ", end="", flush=True)
     began = time.monotonic()
-    with (folder / f"{module}.txt").open("w", encoding="utf-8") as out:
+    with (FOLDER / f"{module}.txt").open("w", encoding="utf-8") as out:
         line = [sys.executable, "-m", f"experiments.{module}", *arguments]
         code = subprocess.run(line, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, check=False).returncode
     print(f"{'done' if code == 0 else 'failed'} in {(time.monotonic() - began) / 60:.1f} min", flush=True)

@@ -15,41 +15,24 @@ from pathlib import Path
 
 from experiments import ROOT
 from experiments.benchmarks.real import tabulate_short
-from experiments.benchmarks.study import Study
 from experiments.measure import STUDIES, load_study
 
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
 """A table of a page: its name, and what is between the marks."""
 
-CAMPAIGNS = {"damaged-files": "campaign.files", "damaged-models": "campaign.saved", "faults": "campaign.faults"}
-TABLES = {
-    **{module.rpartition(".")[2].replace("_", "-"): module for module in STUDIES if module not in CAMPAIGNS.values()},
-    **{"real-short": "benchmarks.real", "errors": "benchmarks.error_bars"},
-    **CAMPAIGNS,
-}
-"""Modules of the studies, by the name of the table."""
+TABLES = {**{name.replace("_", "-"): name for name in STUDIES}, "real-short": "real", "errors": "error_bars"}
+"""Studies by the name of the table."""
 
 
 def write_table(name: str) -> str:
     """Write the table of a study, with a note if it is not that of the present version."""
     study = load_study(TABLES[name])
-    rows = study.read()
+    rows, n_missing = study.read(), len(study.list_missing())
     if not rows:
         return f"Not measured yet: `{study.command}`.\n"
-    text = (
-        tabulate_short(rows)
-        if name == "real-short"
-        else study.tabulate([row for row in rows if row["status"] == "done"])
-    )
-    return text + write_note(study)
-
-
-def write_note(study: Study) -> str:
-    """Write which part of the table is missing or of another version; nothing if there is none."""
-    if not (n_missing := len(study.list_missing())):
-        return ""
+    text = tabulate_short(rows) if name == "real-short" else study.tabulate(rows)
     found = f"{n_missing} of {len(study.cells)} measurements are missing, or of another version of the solver"
-    return f"\n*{found}: `{study.command}` makes them.*\n"
+    return text + (f"\n*{found}: `{study.command}` makes them.*\n" if n_missing else "")
 
 
 def list_pages() -> list[Path]:

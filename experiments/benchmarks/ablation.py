@@ -163,14 +163,9 @@ def tabulate(rows: list[Row]) -> str:
     return write_table([*head, "synthetic: error ratio"], lines)
 
 
-STUDY = Study(
-    name="ablation",
-    minutes=20,
-    cells=[{"part": part, "data": data} for part in (WHOLE, *WITHOUT) for data in DATA],
-    small=[{"part": part, "data": data} for part in (WHOLE, *WITHOUT) for data in ("real: wine", "laplace, r = 500")],
-    measure=measure,
-    tabulate=tabulate,
-)
+CELLS = [{"part": part, "data": data} for part in (WHOLE, *WITHOUT) for data in DATA]
+SMALL = [{"part": part, "data": data} for part in (WHOLE, *WITHOUT) for data in ("real: wine", "laplace, r = 500")]
+STUDY = Study("ablation", 20, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

@@ -50,14 +50,9 @@ def tabulate(rows: list[Row]) -> str:
     return write_table(["fit", "samples", "time without a checkpoint", "with one", "ratio", "file"], lines)
 
 
-STUDY = Study(
-    name="checkpoint_cost",
-    minutes=1,
-    cells=[{"n": 100, "r": 40_000, "method": method, "repeats": 9} for method in OPTIONS],
-    small=[{"n": 20, "r": 4000, "method": method, "repeats": 2} for method in OPTIONS],
-    measure=measure,
-    tabulate=tabulate,
-)
+CELLS = [{"n": 100, "r": 40_000, "method": method, "repeats": 9} for method in OPTIONS]
+SMALL = [{"n": 20, "r": 4000, "method": method, "repeats": 2} for method in OPTIONS]
+STUDY = Study("checkpoint_cost", 1, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

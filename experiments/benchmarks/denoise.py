@@ -2,13 +2,12 @@
 
 python -m experiments.benchmarks.denoise              # 1 minute; the picture is drawn by benchmarks.pictures
 
-Overlapping patches are denoised and averaged. Dictionaries are learned from patches of the noisy image. The threshold of
-2.7 standard deviations is customary for averaged patches, and is told the noise level; `denoise` estimates it.
+Overlapping patches are denoised and averaged. Dictionaries are learned from patches of the noisy image. The threshold
+of 2.7 standard deviations is customary for averaged patches, and is told the noise level; `denoise` estimates it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -20,6 +19,8 @@ from experiments.benchmarks.study import Cell, Matrix, Row, Study, main, no_warn
 from experiments.peers.base import required
 
 SIDE, N_PATCHES, PEAK, THRESHOLD = 8, 15_000, 255.0, 2.7
+METHODS = ("none", "DCT, threshold", "threshold", "denoise", "denoise, known noise", "NL-means")
+"""Threshold and denoise are those of elldict."""
 
 
 @cache
@@ -46,82 +47,49 @@ def average(patches: Matrix, shape: tuple[int, ...]) -> Matrix:
     return total / count
 
 
-def denoise_patches(noisy: Matrix, clean: Callable[[Matrix], Matrix]) -> Matrix:
-    """Denoise patches without their means, and average them."""
-    patches = cut_all(noisy)
-    means = patches.mean(axis=1, keepdims=True)
-    return average(clean(patches - means) + means, noisy.shape)
-
-
-def threshold_dct(patches: Matrix, sigma: float) -> Matrix:
-    """Keep the large coefficients of the discrete cosine transform."""
-    codes = dctn(patches.reshape(-1, SIDE, SIDE), axes=(1, 2), norm="ortho")
-    codes[np.abs(codes) < THRESHOLD * sigma] = 0
-    return np.asarray(idctn(codes, axes=(1, 2), norm="ortho")).reshape(len(patches), -1)
-
-
 @cache
 def learn(name: str, sigma: float) -> LpDictionaryLearning:
     """Learn a dictionary from patches of the noisy image."""
     patches = cut_all(load_noisy(name, sigma)[1])
     some = patches[np.random.default_rng(1).choice(len(patches), N_PATCHES, replace=False)]
+    options = {"transform_algorithm": "hard_threshold", "transform_alpha": THRESHOLD * sigma}
     with no_warnings():  # patches without their means have one direction less
-        return LpDictionaryLearning(error_bars=False).fit(some - some.mean(axis=1, keepdims=True))
-
-
-def threshold_codes(patches: Matrix, model: LpDictionaryLearning, sigma: float) -> Matrix:
-    """Keep the large codes of a dictionary."""
-    model.set_params(transform_algorithm="hard_threshold", transform_alpha=THRESHOLD * sigma)
-    return np.asarray(model.inverse_transform(model.transform(patches)))
-
-
-def denoise_nl_means(noisy: Matrix, sigma: float) -> Matrix:
-    """Apply non-local means of scikit-image."""
-    options = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma, "fast_mode": True}
-    function = required("skimage.restoration", "scikit-image").denoise_nl_means
-    return np.asarray(function(noisy, **options), dtype=np.float64)
+        return LpDictionaryLearning(error_bars=False, **options).fit(some - some.mean(axis=1, keepdims=True))
 
 
 def denoise(name: str, sigma: float, method: str) -> Matrix:
-    """Denoise an image with a method."""
+    """Denoise an image with a method: most denoise patches without their means."""
     noisy = load_noisy(name, sigma)[1]
-    methods: dict[str, Callable[[], Matrix]] = {
-        "none": lambda: noisy,
-        "DCT, threshold": lambda: denoise_patches(noisy, lambda patches: threshold_dct(patches, sigma)),
-        "elldict, threshold": lambda: denoise_patches(
-            noisy, lambda patches: threshold_codes(patches, learn(name, sigma), sigma)
-        ),
-        "elldict, denoise": lambda: denoise_patches(noisy, learn(name, sigma).denoise),
-        "elldict, denoise, known noise": lambda: denoise_patches(
-            noisy, lambda patches: np.asarray(learn(name, sigma).denoise(patches, noise_std=sigma))
-        ),
-        "NL-means": lambda: denoise_nl_means(noisy, sigma),
-    }
-    return methods[method]()
-
-
-METHODS = (
-    "none",
-    "DCT, threshold",
-    "elldict, threshold",
-    "elldict, denoise",
-    "elldict, denoise, known noise",
-    "NL-means",
-)
+    if method == "none":
+        return noisy
+    if method == "NL-means":
+        options = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma, "fast_mode": True}
+        return np.asarray(required("skimage.restoration", "scikit-image").denoise_nl_means(noisy, **options), float)
+    means = cut_all(noisy).mean(axis=1, keepdims=True)
+    patches = cut_all(noisy) - means
+    if method == "DCT, threshold":
+        codes = dctn(patches.reshape(-1, SIDE, SIDE), axes=(1, 2), norm="ortho")
+        codes[np.abs(codes) < THRESHOLD * sigma] = 0
+        clean = np.asarray(idctn(codes, axes=(1, 2), norm="ortho")).reshape(len(patches), -1)
+    elif method == "threshold":
+        clean = np.asarray(learn(name, sigma).inverse_transform(learn(name, sigma).transform(patches)))
+    else:
+        clean = np.asarray(learn(name, sigma).denoise(patches, noise_std=sigma if "known" in method else None))
+    return average(clean + means, noisy.shape)
 
 
 def measure(cell: Cell) -> Row:
     """Denoise; measure the peak signal-to-noise ratio in dB, and the noise level that the fit estimates."""
-    found, seconds = time_it(lambda: denoise(cell["image"], cell["sigma"], cell["method"]))
-    truth = load_noisy(cell["image"], cell["sigma"])[0]
-    psnr = 10 * np.log10(PEAK**2 / np.mean((np.clip(found, 0, PEAK) - truth) ** 2))
-    noise = learn(cell["image"], cell["sigma"]).noise_std_ if cell["method"] == "elldict, denoise" else None
-    return {"psnr": psnr, "seconds": seconds, "noise": noise}
+    image, sigma, method = cell["image"], cell["sigma"], cell["method"]
+    noise = learn(image, sigma).noise_std_ if method == "denoise" else None
+    found, seconds = time_it(lambda: denoise(image, sigma, method))
+    error = np.mean((np.clip(found, 0, PEAK) - load_noisy(image, sigma)[0]) ** 2)
+    return {"psnr": 10 * np.log10(PEAK**2 / error), "seconds": seconds, "noise": noise}
 
 
 def tabulate(rows: list[Row]) -> str:
     """Write one line per method."""
-    lines = []
+    lines: list[list[str]] = []
     for row in rows:
         noise = "-" if row["noise"] is None else f"{row['noise']:.1f}"
         name = f"{row['image']}, noise {row['sigma']:g}"
@@ -129,17 +97,9 @@ def tabulate(rows: list[Row]) -> str:
     return write_table(["image", "method", "PSNR", "estimated noise", "time"], lines)
 
 
-STUDY = Study(
-    name="denoise",
-    minutes=1,
-    cells=[{"image": "camera", "sigma": sigma, "method": method} for sigma in (10.0, 25.0) for method in METHODS],
-    small=[
-        {"image": "cell", "sigma": 25.0, "method": method} for method in ("none", "DCT, threshold", "elldict, denoise")
-    ],
-    measure=measure,
-    tabulate=tabulate,
-    packages=("scikit-image",),
-)
+CELLS = [{"image": "camera", "sigma": sigma, "method": method} for sigma in (10.0, 25.0) for method in METHODS]
+SMALL = [{"image": "cell", "sigma": 25.0, "method": method} for method in METHODS]
+STUDY = Study("denoise", 1, measure, tabulate, CELLS, SMALL, packages=("scikit-image",))
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

@@ -46,7 +46,7 @@ def measure(cell: Cell) -> Row:
     setting = {name: value for name, value in cell.items() if name not in ("kind", "n", "r", "seed")}
     rng = np.random.default_rng([cell["seed"], zlib.crc32(describe(cell).encode())])
     X, M = kind.draw(rng, cell["n"], cell["r"], **setting)
-    model: Any = LpICA(M.shape[1]) if kind.estimator == "ica" else LpDictionaryLearning()
+    model: Any = LpICA(M.shape[1]) if kind.is_mixture else LpDictionaryLearning()
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         model.fit(X)
@@ -96,14 +96,9 @@ def tabulate(rows: list[Row]) -> str:
     return write_table(head, [*lines, ["all", *summarise(rows)]])
 
 
-STUDY = Study(
-    name="error_bars",
-    minutes=15,
-    cells=list_cells(),
-    small=[cell for cell in list_cells() if cell["seed"] == 0 and cell["n"] == 8 and cell["r"] == 2000],
-    measure=measure,
-    tabulate=tabulate,
-)
+CELLS = list_cells()
+SMALL = [cell for cell in list_cells() if cell["seed"] == 0 and cell["n"] == 8 and cell["r"] == 2000]
+STUDY = Study("error_bars", 15, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

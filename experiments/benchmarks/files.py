@@ -100,15 +100,9 @@ def tabulate(rows: list[Row]) -> str:
     return study.write_table(head, lines)
 
 
-STUDY = Study(
-    name="files",
-    minutes=2,
-    cells=[{"r": 2_500_000}],
-    small=[{"r": 20_000}],
-    long=[{"r": 30_000_000}],
-    measure=measure,
-    tabulate=tabulate,
-)
+CELLS = [{"r": 2_500_000}]
+SMALL = [{"r": 20_000}]
+STUDY = Study("files", 2, measure, tabulate, CELLS, SMALL, long=[{"r": 30_000_000}])
 
 if __name__ == "__main__":
     if "--fit" in sys.argv:

@@ -78,20 +78,14 @@ def tabulate(rows: list[Row]) -> str:
 
 
 SIZES = ((100, 40_000, 0.0), (100, 1_000_000, 0.2), (400, 160_000, 0.0), (1024, 400_000, 0.2), (4096, 1_000_000, 0.0))
-STUDY = Study(
-    name="gpu",
-    minutes=10,
-    cells=[
-        {"n": n, "r": r, "noise": noise, "place": place}
-        for n, r, noise in SIZES
-        for place in PLACES
-        if place != "NumPy" or n * r < MOST_NUMPY
-    ],
-    small=[{"n": 16, "r": 4000, "noise": 0.0, "place": place} for place in PLACES],
-    measure=measure,
-    tabulate=tabulate,
-    packages=("torch",),
-)
+CELLS = [
+    {"n": n, "r": r, "noise": noise, "place": place}
+    for n, r, noise in SIZES
+    for place in PLACES
+    if place != "NumPy" or n * r < MOST_NUMPY
+]
+SMALL = [{"n": 16, "r": 4000, "noise": 0.0, "place": place} for place in PLACES]
+STUDY = Study("gpu", 10, measure, tabulate, CELLS, SMALL, packages=("torch",))
 
 if __name__ == "__main__":
     if find_gpu() is None:

@@ -147,15 +147,9 @@ def show_loss(row: Row) -> str:
     return f"{row['error']:.5f}" + (f", {row['lost']} of {row['sought']} not found" if row["lost"] else "")
 
 
-STUDY = Study(
-    name="ica",
-    minutes=10,
-    cells=list_cells(),
-    small=[{**cell, "seeds": 2} for cell in list_cells() if EXAMPLE in cell["sources"]],
-    measure=measure,
-    tabulate=tabulate,
-    packages=("python-picard",),
-)
+CELLS = list_cells()
+SMALL = [{**cell, "seeds": 2} for cell in list_cells() if EXAMPLE in cell["sources"]]
+STUDY = Study("ica", 10, measure, tabulate, CELLS, SMALL, packages=("python-picard"))
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

@@ -108,17 +108,12 @@ def tabulate(rows: list[Row]) -> str:
     return study.write_table([*head, "seconds, in this order"], lines)
 
 
-STUDY = Study(
-    name="limit",
-    minutes=25,
-    cells=list_cells(),
-    small=[
-        {"n": 8, "r": 1000, "density": 0.3, "noise": 0.2, "corruption": c, "method": method, "seeds": 2}
-        for c, method in ((0.0, "default"), (0.0, "l_3"), (0.0, "FastICA"), (1.0, "sparse-corruption"))
-    ],
-    measure=measure,
-    tabulate=tabulate,
-)
+CELLS = list_cells()
+SMALL = [
+    {"n": 8, "r": 1000, "density": 0.3, "noise": 0.2, "corruption": c, "method": method, "seeds": 2}
+    for c, method in ((0.0, "default"), (0.0, "l_3"), (0.0, "FastICA"), (1.0, "sparse-corruption"))
+]
+STUDY = Study("limit", 25, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     study.main(STUDY, __doc__)

@@ -2,8 +2,6 @@
 
 python -m experiments.benchmarks.real                      # 17 sets, 5 minutes
 python -m experiments.benchmarks.real --only digits chelsea
-python -m experiments.benchmarks.real --data DIR           # .npy and .npz files (array X) of a folder; not stored
-python -m experiments.benchmarks.real --data DIR --blocks eeg fmri   # recordings: hold out blocks of samples
 
 All methods get the same white samples, on one thread, and are fitted twice: the second fit has another seed and
 permuted rows. The gain is the increase of the mean log density of held-out samples over that of principal components.
@@ -11,10 +9,7 @@ permuted rows. The gain is the increase of the mean log density of held-out samp
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +18,7 @@ from sklearn.decomposition import FastICA
 from elldict import LpDictionaryLearning
 from elldict.metrics import match_atoms
 from experiments.benchmarks import study
-from experiments.benchmarks.data import SETS, Split, divide, list_folder, measure_gain, split_set
+from experiments.benchmarks.data import SETS, measure_gain, split_set
 from experiments.benchmarks.study import Cell, Matrix, Row, Study
 from experiments.peers.base import required
 
@@ -64,41 +59,40 @@ METHODS: dict[str, Callable[[Matrix, int], tuple[Matrix, bool]]] = {
 
 
 def measure(cell: Cell) -> Row:
-    """Fit a method to a set twice."""
-    return compare(split_set(cell["set"]), cell["method"])
-
-
-def compare(split: Split, method: str) -> Row:
-    """Fit twice; measure gains, seconds, and how far the two fits differ."""
-    found, gains, seconds, converged = [], [], [], True
+    """Fit a method to a set twice; measure gains, seconds, and how far the two fits differ."""
+    split, found, times, converged = split_set(cell["set"]), [], [], True
+    r, k = split.train.shape
     for seed in (0, 1):
-        train = split.train[np.random.default_rng(seed).permutation(len(split.train))] if seed else split.train
-        (rows, has_converged), took = study.time_it(lambda: METHODS[method](train, seed))  # noqa: B023  called at once
+        train = split.train[np.random.default_rng(seed).permutation(r)] if seed else split.train
+        (rows, has_converged), seconds = study.time_it(lambda: METHODS[cell["method"]](train, seed))  # noqa: B023
         found.append(study.make_orthonormal(rows))
-        gains.append(measure_gain(split, found[-1]))
-        seconds.append(took)
+        times.append(seconds)
         converged = converged and has_converged
-    differ = 1 - np.mean(match_atoms(*found).cosines ** 4)
-    size = {"n_samples": len(split.train), "n_directions": split.train.shape[1]}
-    return {
-        **size,
-        "gain": np.mean(gains),
-        "gains": gains,
-        "differ": differ,
-        "seconds": min(seconds),
-        "converged": converged,
-    }
+    gains, differ = [measure_gain(split, A) for A in found], 1 - np.mean(match_atoms(*found).cosines ** 4)
+    more = {"gain": np.mean(gains), "gains": gains, "differ": differ, "seconds": min(times), "converged": converged}
+    return {"n_samples": r, "n_directions": k, **more}
 
 
 def tabulate(rows: list[Row]) -> str:
     """Write all sets and methods: gain, seconds, difference of two fits."""
-    lines = []
+    lines: list[list[str]] = []
+    verdicts, ratios = [], []
     for (name,), found in study.group(rows, "set").items():
+        by_method = {row["method"]: row for row in found}
         best = max(row["gain"] for row in found)
-        cells = {row["method"]: show_fit(row, best) for row in found}
-        size = f"{found[0]['n_samples']} x {found[0]['n_directions']}"
-        lines.append([f"{name}, {size}", *(cells.get(method, "-") for method in METHODS)])
-    return study.write_table(["samples", *METHODS], lines) + count_wins(rows)
+        cells = [show_fit(by_method[method], best) if method in by_method else "-" for method in METHODS]
+        lines.append([f"{name}, {found[0]['n_samples']} x {found[0]['n_directions']}", *cells])
+        if (ours := by_method.pop(OURS, None)) and by_method:
+            best = max(row["gain"] for row in by_method.values())
+            margin = 0.01 * max(abs(best), 0.1)
+            behind = "behind" if ours["gain"] < best - margin else "equal"
+            verdicts.append("ahead" if ours["gain"] > best + margin else behind)
+            ratios.append(ours["seconds"] / min(row["seconds"] for row in by_method.values()))
+    counts = ", ".join(f"{verdicts.count(word)} {word}" for word in ("ahead", "equal", "behind"))
+    return study.write_table(["samples", *METHODS], lines) + (
+        f"\nGain of elldict compared with the best peer (differences below 1 % count as equal): {counts}. Its time "
+        f"is {np.median(ratios):.2g} times that of the fastest peer in the median.\n"
+    )
 
 
 def show_fit(row: Row, best: float) -> str:
@@ -112,74 +106,23 @@ def show_gain(gain: float, best: float) -> str:
     return f"**{gain:.2f}**" if gain == best else f"{gain:.2f}"
 
 
-def count_wins(rows: list[Row]) -> str:
-    """Write in how many sets elldict is ahead, and the median ratio of times."""
-    verdicts, ratios = [], []
-    for found in study.group(rows, "set").values():
-        by_method = {row["method"]: row for row in found}
-        if OURS not in by_method or len(by_method) < 2:
-            continue
-        ours, best = by_method.pop(OURS), max(row["gain"] for row in by_method.values())
-        margin = 0.01 * max(abs(best), 0.1)
-        verdicts.append(
-            "ahead" if ours["gain"] > best + margin else "behind" if ours["gain"] < best - margin else "equal"
-        )
-        ratios.append(ours["seconds"] / min(row["seconds"] for row in by_method.values()))
-    if not verdicts:
-        return ""
-    counts = ", ".join(f"{verdicts.count(word)} {word}" for word in ("ahead", "equal", "behind"))
-    return (
-        f"\nGain of elldict compared with the best peer (differences below 1 % count as equal): {counts}. Its time "
-        f"is {np.median(ratios):.2g} times that of the fastest peer in the median.\n"
-    )
-
-
 def tabulate_short(rows: list[Row]) -> str:
     """Write some sets: gains, and seconds of the faster FastICA and of elldict."""
-    lines = []
+    lines: list[list[str]] = []
     for (name,), found in study.group(rows, "set").items():
         by_method = {row["method"]: row for row in found}
         if any(part in name for part in SHORT) and len(by_method) == len(METHODS):
             best = max(row["gain"] for row in found)
             fastest = min(row["seconds"] for row in found if row["method"].startswith("FastICA"))
-            size = f"{found[0]['n_samples']} x {found[0]['n_directions']}"
             gains = [show_gain(by_method[method]["gain"], best) for method in METHODS]
-            lines.append(
-                [
-                    f"{name}, {size}",
-                    *gains,
-                    f"{study.show_time(fastest)}, {study.show_time(by_method[OURS]['seconds'])}",
-                ]
-            )
+            times = f"{study.show_time(fastest)}, {study.show_time(by_method[OURS]['seconds'])}"
+            lines.append([f"{name}, {found[0]['n_samples']} x {found[0]['n_directions']}", *gains, times])
     return study.write_table(["samples", *METHODS, "time: faster FastICA, elldict"], lines)
 
 
-STUDY = Study(
-    name="real",
-    minutes=5,
-    cells=[{"set": name, "method": method} for name in SETS for method in METHODS],
-    small=[{"set": "wine", "method": method} for method in METHODS],
-    measure=measure,
-    tabulate=tabulate,
-    packages=("python-picard", "scikit-image"),
-)
-
-
-def compare_folder(folder: Path, blocks: list[str]) -> None:
-    """Print the table of the files of a folder."""
-    rows = []
-    for real in list_folder(folder, blocks):
-        split = divide(real.load(), real.n_directions, blocks=real.blocks)
-        rows += [{"set": real.name, "method": name, "status": "done", **compare(split, name)} for name in METHODS]
-    print(tabulate(rows))
-
+CELLS = [{"set": name, "method": method} for name in SETS for method in METHODS]
+SMALL = [cell for cell in CELLS if cell["set"] == "wine"]
+STUDY = Study("real", 5, measure, tabulate, CELLS, SMALL, packages=("python-picard", "scikit-image"))
 
 if __name__ == "__main__":
-    if "--data" in sys.argv:
-        parser = argparse.ArgumentParser(description=__doc__)
-        parser.add_argument("--data", type=Path, required=True)
-        parser.add_argument("--blocks", nargs="+", default=[])
-        options = parser.parse_args()
-        compare_folder(options.data, options.blocks)
-    else:
-        study.main(STUDY, __doc__)
+    study.main(STUDY, __doc__)

@@ -108,21 +108,15 @@ def tabulate(rows: list[Row]) -> str:
 
 
 PROBLEMS = [("simulated", 20_000, k) for k in (50, 100, 200)] + [(PATCHES, 22_000, k) for k in (10, 30, 60)]
-STUDY = Study(
-    name="rotation",
-    minutes=6,
-    cells=[
-        *({"loadings": L, "rows": p, "factors": k, "method": method} for L, p, k in PROBLEMS for method in METHODS),
-        *({"loadings": name, "method": GPAROTATION} for name in EXAMPLES),
-    ],
-    small=[
-        *({"loadings": "simulated", "rows": 2000, "factors": 10, "method": method} for method in METHODS),
-        {"loadings": "Harman8", "method": GPAROTATION},
-    ],
-    measure=measure,
-    tabulate=tabulate,
-    packages=("factor_analyzer",),
-)
+CELLS = [
+    *({"loadings": L, "rows": p, "factors": k, "method": method} for L, p, k in PROBLEMS for method in METHODS),
+    *({"loadings": name, "method": GPAROTATION} for name in EXAMPLES),
+]
+SMALL = [
+    *({"loadings": "simulated", "rows": 2000, "factors": 10, "method": method} for method in METHODS),
+    {"loadings": "Harman8", "method": GPAROTATION},
+]
+STUDY = Study("rotation", 6, measure, tabulate, CELLS, SMALL, packages=("factor_analyzer",))
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

@@ -101,18 +101,12 @@ def tabulate(rows: list[Row]) -> str:
     return write_table(head, lines)
 
 
-STUDY = Study(
-    name="scaling",
-    minutes=3,
-    cells=[
-        {"n": 100, "r": 400_000, "workers": w, "killed": killed}
-        for w, killed in ((1, False), (2, False), (4, False), (2, True))
-    ],
-    small=[{"n": 8, "r": 40_000, "workers": 2, "killed": killed} for killed in (False, True)],
-    measure=measure,
-    tabulate=tabulate,
-    packages=("dask", "distributed"),
-)
+CELLS = [
+    {"n": 100, "r": 400_000, "workers": w, "killed": killed}
+    for w, killed in ((1, False), (2, False), (4, False), (2, True))
+]
+SMALL = [{"n": 8, "r": 40_000, "workers": 2, "killed": killed} for killed in (False, True)]
+STUDY = Study("scaling", 3, measure, tabulate, CELLS, SMALL, packages=("dask", "distributed"))
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

@@ -104,15 +104,9 @@ def show_fits(rows: list[Row]) -> str:
     return f"{study.show_error(float(np.mean([row['error'] for row in rows])), EXACT)}, {study.show_time(seconds)}"
 
 
-STUDY = Study(
-    name="speed",
-    minutes=30,
-    cells=list_cells(),
-    small=[{"n": 8, "r": 500, "noise": 0.2, "seed": 0, "method": method} for method in METHODS],
-    measure=measure,
-    tabulate=tabulate,
-    packages=("python-picard", "dictlearn"),
-)
+CELLS = list_cells()
+SMALL = [{"n": 8, "r": 500, "noise": 0.2, "seed": 0, "method": method} for method in METHODS]
+STUDY = Study("speed", 30, measure, tabulate, CELLS, SMALL, packages=("python-picard", "dictlearn"))
 
 if __name__ == "__main__":
     study.main(STUDY, __doc__)

@@ -68,14 +68,9 @@ def tabulate(rows: list[Row]) -> str:
     return text
 
 
-STUDY = Study(
-    name="stability",
-    minutes=3,
-    cells=[{"path": list(PATH), "splits": 10, "seed": seed} for seed in range(3)],
-    small=[{"path": [5, 10], "splits": 2, "seed": 0}],
-    measure=measure,
-    tabulate=tabulate,
-)
+CELLS = [{"path": list(PATH), "splits": 10, "seed": seed} for seed in range(3)]
+SMALL = [{"path": [5, 10], "splits": 2, "seed": 0}]
+STUDY = Study("stability", 3, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     study.main(STUDY, __doc__)

@@ -103,17 +103,12 @@ def make_cell(
     return {"n": n, "r": r, "noise": noise, "refine": refine, "speed": speed, "half_life": half_life}
 
 
-STUDY = Study(
-    name="stream",
-    minutes=8,
-    cells=[
-        *(make_cell(64, 1_000_000, noise, refine) for noise in (0.0, 0.2, 0.4) for refine in (None, "auto")),
-        *(make_cell(32, 200_000, 0.2, "auto", speed, half_life) for half_life in HALF_LIVES for speed in SPEEDS),
-    ],
-    small=[make_cell(8, 20_000, 0.2, "auto"), make_cell(8, 20_000, 0.2, "auto", 3e-6, 2000)],
-    measure=measure,
-    tabulate=tabulate,
-)
+CELLS = [
+    *(make_cell(64, 1_000_000, noise, refine) for noise in (0.0, 0.2, 0.4) for refine in (None, "auto")),
+    *(make_cell(32, 200_000, 0.2, "auto", speed, half_life) for half_life in HALF_LIVES for speed in SPEEDS),
+]
+SMALL = [make_cell(8, 20_000, 0.2, "auto"), make_cell(8, 20_000, 0.2, "auto", 3e-6, 2000)]
+STUDY = Study("stream", 8, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

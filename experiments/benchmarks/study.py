@@ -57,13 +57,13 @@ class Study:
 
     name: str
     minutes: float  # of all cells that are not long, on one core
-    cells: Sequence[Cell]
     measure: Callable[[Cell], Row]
-    tabulate: Callable[[list[Row]], str]
+    tabulate: Callable[[list[Row]], str]  # of rows without errors
+    cells: Sequence[Cell]
     small: Sequence[Cell]  # take seconds, and are not stored
     long: Sequence[Cell] = ()  # take hours, or gigabytes of disk
     packages: Sequence[str] = ()  # whose versions are stored, besides those of NumPy and SciPy
-    module: str = ""
+    folder: str = "benchmarks"  # of the module
 
     @property
     def path(self) -> Path:
@@ -73,13 +73,11 @@ class Study:
     @property
     def command(self) -> str:
         """Command that measures what is missing."""
-        return f"python -m experiments.{self.module or f'benchmarks.{self.name}'}"
+        return f"python -m experiments.{self.folder}.{self.name}"
 
     def read(self) -> list[Row]:
-        """Read the stored rows of all cells, in the order of the cells."""
-        records = Store(self.path).records
-        found = [records.get(key_of(cell)) for cell in (*self.cells, *self.long)]
-        return [record.row for record in found if record is not None]
+        """Read the stored rows without errors, in the order of the cells."""
+        return list_rows(Store(self.path), (*self.cells, *self.long))
 
     def list_missing(self) -> list[Cell]:
         """List the cells without a result of the present version; long ones may be missing."""
@@ -112,8 +110,13 @@ def run(study: Study, cells: Sequence[Cell], path: Path, *, fresh: bool = False)
             print(reason or f"{took:.3g} s", flush=True)
             made = {"core": hash_core(), "took": round(took, 3), "made_by": machine}
             store.add(Record(cell, FAILED if reason else DONE, values, reason, made))
+    return list_rows(store, cells)
+
+
+def list_rows(store: Store, cells: Sequence[Cell]) -> list[Row]:
+    """List the stored rows without errors, in the order of the cells."""
     records = [store.records.get(key_of(cell)) for cell in cells]
-    return [record.row for record in records if record is not None]
+    return [record.row for record in records if record is not None and record.status == DONE]
 
 
 def to_plain(value: Any) -> Any:
@@ -136,25 +139,20 @@ def main(study: Study, text: str | None, arguments: Sequence[str] | None = None)
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="the smallest form, which takes seconds; not stored")
     parser.add_argument("--long", action="store_true", help="also what takes hours, or gigabytes of disk")
-    parser.add_argument(
-        "--only", nargs="+", default=[""], metavar="TEXT", help="cells whose text contains one of these"
-    )
+    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="cells that contain one of these")
     parser.add_argument("--fresh", action="store_true", help="measure again what is stored")
     parser.add_argument("--stored", action="store_true", help="measure nothing, print the stored table")
     options = parser.parse_args(arguments)
-    if options.stored:
-        print(study.tabulate(study.read()))
-        return
     cells = study.small if options.small else (*study.cells, *(study.long if options.long else ()))
     cells = [cell for cell in cells if any(part in describe(cell) for part in options.only)]
     path = ROOT / "build" / "small" / study.path.name if options.small else study.path
     try:
-        rows = run(study, cells, path, fresh=options.fresh or options.small)
+        done = study.read() if options.stored else run(study, cells, path, fresh=options.fresh or options.small)
     except KeyboardInterrupt:
         sys.exit("\nInterrupted: finished measurements are stored; the same command resumes.")
-    print("\n" + study.tabulate([row for row in rows if row["status"] == DONE]))
-    if n_failed := sum(row["status"] != DONE for row in rows):
-        sys.exit(f"{n_failed} of {len(cells)} measurements failed.")
+    print("\n" + study.tabulate(done))
+    if not options.stored and len(done) < len(cells):
+        sys.exit(f"{len(cells) - len(done)} of {len(cells)} measurements failed, or were left out.")
 
 
 # Helpers of measurements
@@ -199,8 +197,7 @@ def group(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
     """Group rows by their values of some names, in the order of the rows."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        if row["status"] == DONE:
-            found.setdefault(tuple(row.get(name) for name in names), []).append(row)
+        found.setdefault(tuple(row.get(name) for name in names), []).append(row)
     return found
 
 

@@ -18,78 +18,64 @@ from sklearn.decomposition import NMF, PCA, FastICA, MiniBatchDictionaryLearning
 from elldict import LpDictionaryLearning, LpICA
 from experiments.benchmarks import study
 from experiments.benchmarks.study import Cell, Matrix, Row, Study
-from experiments.campaign.data_sets import draw_sparse
+from experiments.campaign.data_sets import Rng, draw_sparse, mix
 
-ALPHA = 0.5
 R, N = 3000, 20
 Drawn = tuple[Matrix, Matrix]
 
 
-def draw_noise(rng: np.random.Generator, size: float) -> Matrix:
-    """Draw white noise."""
-    return size * rng.standard_normal((R, N))
+def add_noise(rng: Rng, codes: Matrix, atoms: Matrix, noise: float) -> Drawn:
+    """Compute samples of codes and atoms, with noise; return them with the atoms."""
+    return codes @ atoms + noise * rng.standard_normal((R, N)), atoms
 
 
-def draw_variances(rng: np.random.Generator) -> Drawn:
+def draw_variances(rng: Rng) -> Drawn:
     """Draw Gaussian factors whose variances differ."""
-    atoms = study.draw_rotation(N, rng)[:8]
-    return rng.standard_normal((R, 8)) * np.geomspace(8, 1, 8) @ atoms + draw_noise(rng, 0.1), atoms
+    return add_noise(rng, rng.standard_normal((R, 8)) * np.geomspace(8, 1, 8), study.draw_rotation(N, rng)[:8], 0.1)
 
 
-def draw_parts(rng: np.random.Generator) -> Drawn:
+def draw_parts(rng: Rng) -> Drawn:
     """Draw bumps along the features, with codes that are zero or positive."""
     atoms = np.exp(-0.5 * ((np.arange(N) - np.linspace(0, N - 1, 8)[:, None]) / 1.5) ** 2)
-    codes = rng.exponential(size=(R, 8)) * (rng.random((R, 8)) < 0.3)
-    return np.abs(codes @ atoms + draw_noise(rng, 0.02)), atoms
+    X, _ = add_noise(rng, rng.exponential(size=(R, 8)) * (rng.random((R, 8)) < 0.3), atoms, 0.02)
+    return np.abs(X), atoms
 
 
-def draw_sources(rng: np.random.Generator) -> Drawn:
+def draw_sources(rng: Rng) -> Drawn:
     """Draw independent sources, half of them sub-Gaussian, mixed by a matrix that is not orthogonal."""
-    sources, atoms = np.c_[rng.laplace(size=(R, 4)), rng.uniform(-2, 2, (R, 4))], rng.standard_normal((8, N))
-    return sources @ atoms + draw_noise(rng, 0.1), atoms
+    sources = np.c_[rng.laplace(size=(R, 4)), rng.uniform(-2, 2, (R, 4))]
+    return add_noise(rng, sources, rng.standard_normal((8, N)), 0.1)
 
 
-def draw_orthonormal(rng: np.random.Generator) -> Drawn:
+def draw_orthonormal(rng: Rng) -> Drawn:
     """Draw sparse codes of as many orthonormal atoms as features."""
-    atoms = study.draw_rotation(N, rng)
-    return draw_sparse(rng, (R, N)) @ atoms + draw_noise(rng, 0.1), atoms
+    X, M = mix(rng, draw_sparse(rng, (R, N)), 0.1)
+    return X, M.T
 
 
-def draw_overcomplete(rng: np.random.Generator) -> Drawn:
+def draw_overcomplete(rng: Rng) -> Drawn:
     """Draw sparse codes of twice as many atoms as features."""
     atoms = rng.standard_normal((2 * N, N))
     atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
-    return draw_sparse(rng, (R, 2 * N), 0.06) @ atoms + draw_noise(rng, 0.02), atoms
+    return add_noise(rng, draw_sparse(rng, (R, 2 * N), 0.06), atoms, 0.02)
 
 
-KINDS: dict[str, Callable[[np.random.Generator], Drawn]] = {
+KINDS: dict[str, Callable[[Rng], Drawn]] = {
     "directions of unequal variance, Gaussian": draw_variances,
     "non-negative parts": draw_parts,
     "independent sources, mixed": draw_sources,
     "sparse codes in a basis": draw_orthonormal,
     "sparse codes, more atoms than features": draw_overcomplete,
 }
-
-
-def fit_elldict(X: Matrix, m: int, seed: int) -> Matrix:
-    """Fit a dictionary where atoms are a basis, and independent components where there are fewer."""
-    if m >= X.shape[1]:
-        return np.asarray(LpDictionaryLearning(random_state=seed).fit(X).components_)
-    return np.asarray(LpICA(m, random_state=seed).fit(X).mixing_.T)
-
-
-def fit_dictionary(X: Matrix, m: int, seed: int) -> Matrix:
-    """Fit online dictionary learning of scikit-learn."""
-    options: Any = {"batch_size": 256, "max_iter": 100, "fit_algorithm": "cd", "max_no_improvement": None}
-    return np.asarray(MiniBatchDictionaryLearning(m, alpha=ALPHA, random_state=seed, **options).fit(X).components_)
-
-
-METHODS: dict[str, Callable[[Matrix, int, int], Any]] = {
-    "PCA": lambda X, m, _: PCA(min(m, X.shape[1])).fit(X).components_,
-    "NMF": lambda X, m, seed: NMF(m, init="nndsvda", max_iter=1000, random_state=seed).fit(X).components_,
-    "FastICA": lambda X, m, seed: FastICA(min(m, X.shape[1]), random_state=seed).fit(X).mixing_.T,
-    "DictionaryLearning": fit_dictionary,
-    "elldict": fit_elldict,
+MINI: dict[str, Any] = {"alpha": 0.5, "batch_size": 256, "fit_algorithm": "cd", "max_iter": 100}
+METHODS: dict[str, Callable[[int, int], Any]] = {  # number of atoms, seed
+    "PCA": lambda m, _: PCA(min(m, N)),
+    "NMF": lambda m, seed: NMF(m, init="nndsvda", max_iter=1000, random_state=seed),
+    "FastICA": lambda m, seed: FastICA(min(m, N), random_state=seed),
+    "DictionaryLearning": lambda m, seed: MiniBatchDictionaryLearning(
+        m, max_no_improvement=None, random_state=seed, **MINI
+    ),
+    "elldict": lambda m, _: LpDictionaryLearning() if m >= N else LpICA(m),  # where atoms are a basis, a dictionary
 }
 
 
@@ -108,34 +94,25 @@ def measure(cell: Cell) -> Row:
         X, atoms = KINDS[cell["kind"]](np.random.default_rng(seed))
         if cell["method"] == "NMF" and np.min(X) < 0:
             return {"angle": None, "seconds": None}
-        found, seconds = study.time_it(lambda: METHODS[cell["method"]](X, len(atoms), seed))  # noqa: B023  called at once
-        angles.append(measure_angle(np.asarray(found), atoms))
+        model, seconds = study.time_it(lambda: METHODS[cell["method"]](len(atoms), seed).fit(X))  # noqa: B023
+        angles.append(measure_angle(model.mixing_.T if hasattr(model, "mixing_") else model.components_, atoms))
         times.append(seconds)
     return {"angle": np.mean(angles), "seconds": np.median(times)}
 
 
 def tabulate(rows: list[Row]) -> str:
-    """Write one line per kind of data."""
-    lines = []
+    """Write one line per kind of data: angle and time."""
+    lines: list[list[str]] = []
     for (kind,), found in study.group(rows, "kind").items():
-        cells = {row["method"]: show_angle(row) for row in found}
+        known = [row for row in found if row["angle"] is not None]
+        cells = {row["method"]: f"{row['angle']:.1f}°, {study.show_time(row['seconds'])}" for row in known}
         lines.append([kind, *(cells.get(method, "-") for method in METHODS)])
     return study.write_table(["data", *METHODS], lines)
 
 
-def show_angle(row: Row) -> str:
-    """Write an angle and a time."""
-    return "-" if row["angle"] is None else f"{row['angle']:.1f}°, {study.show_time(row['seconds'])}"
-
-
-STUDY = Study(
-    name="which_one",
-    minutes=1,
-    cells=[{"kind": kind, "method": method} for kind in KINDS for method in METHODS],
-    small=[{"kind": "sparse codes in a basis", "method": method} for method in METHODS],
-    measure=measure,
-    tabulate=tabulate,
-)
+CELLS = [{"kind": kind, "method": method} for kind in KINDS for method in METHODS]
+SMALL = [cell for cell in CELLS if cell["kind"] == "sparse codes in a basis"]
+STUDY = Study("which_one", 1, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     study.main(STUDY, __doc__)

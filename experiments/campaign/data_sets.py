@@ -1,6 +1,6 @@
 """Data sets with known atoms, many of which violate an assumption of the fit.
 
-Each function draws samples (r, n) with n sources and returns them with the true columns of the mixing matrix. Codes
+Each function draws samples (r, n) with n sources, and returns them with the true columns of the mixing matrix. Codes
 have unit variance where they are not zero.
 """
 
@@ -55,18 +55,15 @@ def mix(rng: Rng, codes: Matrix, noise: float = 0.0) -> Drawn:
     return codes @ M.T + noise * rng.standard_normal(codes.shape), M
 
 
-def draw_clean(rng: Rng, n: int, r: int, density: float = DENSITY, noise: float = 0.0) -> Drawn:
-    """Draw the model: codes that are zero or Gaussian."""
-    return mix(rng, draw_sparse(rng, (r, n), density), noise)
-
-
-def draw_values(rng: Rng, n: int, r: int, values: str, density: float = 1.0, noise: float = 0.0) -> Drawn:
-    """Draw codes of another distribution."""
+def draw_values(
+    rng: Rng, n: int, r: int, values: str = "gaussian", density: float = DENSITY, noise: float = 0.0
+) -> Drawn:
+    """Draw independent codes: the model, if their values are Gaussian."""
     return mix(rng, draw_sparse(rng, (r, n), density, values), noise)
 
 
 def draw_two_kinds(rng: Rng, n: int, r: int, first: str, others: str, share: float = 0.5) -> Drawn:
-    """Draw sources of one distribution, for a fraction of them, and of another one."""
+    """Draw sources of one distribution, at least one and a fraction of all, and of another one."""
     k = max(1, round(share * n))
     return mix(rng, np.c_[draw_codes(rng, (r, k), first), draw_codes(rng, (r, n - k), others)])
 
@@ -85,8 +82,8 @@ def draw_shared(rng: Rng, n: int, r: int, group: int, share: float, noise: float
     return mix(rng, active * rng.standard_normal((r, n)), noise)
 
 
-def draw_series(rng: Rng, n: int, r: int, coefficient: float, of: str = "codes") -> Drawn:
-    """Draw autoregressive sources, or sparse codes whose log amplitudes are autoregressive."""
+def draw_series(rng: Rng, n: int, r: int, coefficient: float, of: str) -> Drawn:
+    """Draw autoregressive codes, or codes whose log amplitudes are autoregressive."""
     innovations = VALUES["laplace" if of == "codes" else "gaussian"](rng, (r + 1000, n))
     series = signal.lfilter([1.0], [1.0, -coefficient], innovations, axis=0)[1000:] * np.sqrt(1 - coefficient**2)
     return mix(rng, series if of == "codes" else np.exp(series - 1) * rng.standard_normal((r, n)))
@@ -95,47 +92,34 @@ def draw_series(rng: Rng, n: int, r: int, coefficient: float, of: str = "codes")
 def draw_repeated(rng: Rng, n: int, r: int, copies: int, shuffled: bool, codes: str) -> Drawn:
     """Draw samples each of which occurs several times; 0 copies: a bootstrap sample."""
     number = np.arange(r) // copies if copies else rng.integers(0, r, r)
-    number = rng.permutation(number) if shuffled else number
     X, M = mix(rng, draw_codes(rng, (r, n), codes), NOISE)
-    return X[number], M
+    return X[rng.permutation(number) if shuffled else number], M
 
 
 def draw_drift(rng: Rng, n: int, r: int, angle: float) -> Drawn:
     """Draw samples while all atoms rotate, by an angle in all; the true atoms are those in the middle."""
-    generator = rng.standard_normal((n, n))
-    generator = (generator - generator.T) * angle * np.sqrt(n) / np.linalg.norm(generator - generator.T)
-    M, blocks = draw_rotation(n, rng), np.array_split(draw_sparse(rng, (r, n)), 100)
-    X = np.concatenate(
-        [block @ expm(t * generator) @ M.T for block, t in zip(blocks, np.linspace(-0.5, 0.5, 100), strict=True)]
-    )
+    turn, M, times = rng.standard_normal((n, n)), draw_rotation(n, rng), np.linspace(-0.5, 0.5, 100)
+    turn = (turn - turn.T) * angle * np.sqrt(n) / np.linalg.norm(turn - turn.T)
+    blocks = zip(np.array_split(draw_sparse(rng, (r, n)), len(times)), times, strict=True)
+    X = np.concatenate([block @ expm(t * turn) @ M.T for block, t in blocks])
     return X + NOISE * rng.standard_normal(X.shape), M
 
 
-def draw_outliers(rng: Rng, n: int, r: int, outliers: str, size: float) -> Drawn:
-    """Draw ten samples multiplied by `size`, or a fraction of samples with Cauchy noise, or one noisy feature."""
-    X, M = draw_clean(rng, n, r, noise=NOISE)
-    if outliers == "scaled":
-        X[rng.choice(r, 10, replace=False)] *= size
-    elif outliers == "cauchy":
-        X += (rng.random((r, 1)) < size) * rng.standard_cauchy((r, n))
-    else:
-        X[:, 0] += size * NOISE * rng.standard_normal(r)
-    return X, M
-
-
-def draw_sensor(rng: Rng, n: int, r: int, fault: str, size: float = 1.0) -> Drawn:
-    """Draw samples of sensors that are rounded, clipped, nonlinear, or copies of others."""
-    X, M = draw_clean(rng, n, r, noise=NOISE)
-    unit = np.std(X)
+def draw_faulty(rng: Rng, n: int, r: int, fault: str, size: float = 1.0) -> Drawn:
+    """Draw samples with outliers, or of sensors that are noisy, rounded, clipped or nonlinear."""
+    X, M = draw_values(rng, n, r, noise=NOISE)
+    X /= np.std(X)
+    odd = np.zeros((r, 1))
+    odd[rng.choice(r, 10, replace=False)] = 1
     changed: dict[str, Callable[[], Matrix]] = {
-        "rounded": lambda: np.round(X / unit / size) * size,
-        "clipped": lambda: np.clip(X / unit, -size, size),
-        "tanh": lambda: np.tanh(X / unit),
-        "cubic": lambda: X / unit + 0.1 * (X / unit) ** 3,
-        "copied": lambda: np.c_[X[:, 1], X[:, 1:]] / unit,
+        "ten scaled samples": lambda: X * (1 + (size - 1) * odd),
+        "Cauchy noise": lambda: X + (rng.random((r, 1)) < size) * rng.standard_cauchy((r, n)),
+        "noisy feature": lambda: X + size * NOISE * rng.standard_normal((r, n)) * (np.arange(n) == 0),
+        "rounded": lambda: np.round(X / size) * size,
+        "clipped": lambda: np.clip(X, -size, size),
+        "tanh": lambda: np.tanh(X),
+        "cubic": lambda: X + 0.1 * X**3,
     }
-    if fault == "copied":
-        M = np.r_[M[1:2], M[1:]]
     return changed[fault](), M
 
 
@@ -147,13 +131,13 @@ def draw_corrupted(rng: Rng, n: int, r: int, rate: float, size: float) -> Drawn:
 
 
 def draw_oblique(rng: Rng, n: int, r: int, condition: float, codes: str, noise: float = 0.0) -> Drawn:
-    """Draw sources with a mixing matrix of a condition number."""
+    """Draw sources with a mixing matrix of a condition number, around a mean."""
     M = draw_rotation(n, rng) * np.geomspace(1, 1 / condition, n) @ draw_rotation(n, rng)
     X = draw_codes(rng, (r, n), codes) @ M.T
     return X + noise * np.std(X) * rng.standard_normal(X.shape) + rng.standard_normal(n), M
 
 
-def draw_strengths(rng: Rng, n: int, r: int, ratio: float, codes: str, noise: float = 0.0) -> Drawn:
+def draw_strengths(rng: Rng, n: int, r: int, ratio: float, codes: str, noise: float) -> Drawn:
     """Draw sources whose standard deviations differ by a factor; noise is relative to the weakest."""
     return mix(rng, draw_codes(rng, (r, n), codes) * np.geomspace(1, ratio, n), noise)
 
@@ -168,11 +152,11 @@ def draw_reduced(rng: Rng, n: int, r: int, share: float, noise: float, codes: st
 
 @dataclass(frozen=True)
 class Kind:
-    """How data sets are drawn, with which parameters, and the options of the fit."""
+    """How data sets are drawn, with which parameters, and whether they are fitted by LpICA."""
 
     draw: Callable[..., Drawn]
     settings: Sequence[dict[str, Any]]
-    estimator: str = "dictionary"  # or "ica"
+    is_mixture: bool = False
 
 
 def combine(**values: Sequence[Any]) -> list[dict[str, Any]]:
@@ -181,15 +165,17 @@ def combine(**values: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 BOTH, DENSE = ("sparse", "laplace"), ("laplace", "logistic", "t3", "t5", "uniform", "triangular", "binary")
+MORE, SKEWED = (*BOTH, "t3", "exponential", "uniform"), ("exponential", "gamma")
+OTHERS = ("laplace", "uniform", "t3", "lognormal", "binary")
+FAULTS = [("ten scaled samples", 10.0), ("ten scaled samples", 100.0), ("Cauchy noise", 0.01), ("Cauchy noise", 0.05)]
+FAULTS += [("noisy feature", 2.0), ("noisy feature", 20.0), ("rounded", 0.05), ("rounded", 0.3), ("rounded", 1.0)]
+FAULTS += [("clipped", 1.0), ("clipped", 2.0), ("tanh", 1.0), ("cubic", 1.0)]
 KINDS = {
-    "sparse": Kind(draw_clean, combine(density=(0.05, 0.1, 0.3, 0.5), noise=(0.0, 0.1, 0.3))),
-    "very sparse or dense": Kind(draw_clean, combine(density=(0.01, 0.02, 0.6, 0.9))),
-    "other active codes": Kind(
-        draw_values,
-        combine(values=("laplace", "uniform", "t3", "lognormal", "binary"), density=(DENSITY,), noise=(0.0, 0.1)),
-    ),
-    "dense codes": Kind(draw_values, combine(values=DENSE)),
-    "skewed codes": Kind(draw_values, combine(values=("exponential", "gamma"), noise=(0.0, 0.1))),
+    "sparse": Kind(draw_values, combine(density=(0.05, 0.1, 0.3, 0.5), noise=(0.0, 0.1, 0.3))),
+    "very sparse or dense": Kind(draw_values, combine(density=(0.01, 0.02, 0.6, 0.9))),
+    "other active codes": Kind(draw_values, combine(values=OTHERS, noise=(0.0, 0.1))),
+    "dense codes": Kind(draw_values, combine(values=DENSE, density=(1.0,))),
+    "skewed codes": Kind(draw_values, combine(values=SKEWED, density=(1.0,), noise=(0.0, 0.1))),
     "two kinds": Kind(draw_two_kinds, combine(first=("uniform", "binary"), others=BOTH)),
     "Gaussian sources": Kind(draw_two_kinds, combine(first=("gaussian",), others=BOTH, share=(0.0, 0.25, 0.5, 1.0))),
     "common scale": Kind(draw_common_scale, combine(codes=BOTH, spread=(0.3, 0.7, 1.0))),
@@ -197,29 +183,10 @@ KINDS = {
     "serial": Kind(draw_series, combine(coefficient=(0.5, 0.9, 0.99), of=("codes", "amplitudes"))),
     "repeated": Kind(draw_repeated, combine(copies=(0, 2, 5), shuffled=(False, True), codes=BOTH)),
     "drift": Kind(draw_drift, combine(angle=(0.1, 0.2, 0.5))),
-    "outliers": Kind(
-        draw_outliers,
-        [
-            *combine(outliers=("scaled",), size=(10.0, 100.0)),
-            *combine(outliers=("cauchy",), size=(0.01, 0.05)),
-            *combine(outliers=("feature",), size=(2.0, 20.0)),
-        ],
-    ),
-    "sensors": Kind(
-        draw_sensor,
-        [
-            *combine(fault=("rounded",), size=(0.05, 0.3, 1.0)),
-            *combine(fault=("clipped",), size=(1.0, 2.0)),
-            *combine(fault=("tanh", "cubic", "copied")),
-        ],
-    ),
+    "outliers and sensors": Kind(draw_faulty, [{"fault": fault, "size": size} for fault, size in FAULTS]),
     "corrupted": Kind(draw_corrupted, combine(rate=(0.01, 0.1), size=(0.5, 2.0, 10.0))),
-    "strengths": Kind(draw_strengths, combine(ratio=(3.0, 10.0, 100.0), codes=BOTH, noise=(0.0, 0.1)), "ica"),
-    "oblique": Kind(
-        draw_oblique, combine(condition=(1.5, 3.0, 10.0), codes=(*BOTH, "uniform"), noise=(0.0, 0.1)), "ica"
-    ),
-    "more features": Kind(draw_reduced, combine(share=(0.5, 0.25), noise=(0.1, 0.3), codes=BOTH), "ica"),
-    "few samples per direction": Kind(
-        draw_oblique, combine(condition=(3.0,), codes=(*BOTH, "t3", "exponential", "uniform")), "ica"
-    ),
+    "strengths": Kind(draw_strengths, combine(ratio=(3.0, 10.0, 100.0), codes=BOTH, noise=(0.0, 0.1)), True),
+    "oblique": Kind(draw_oblique, combine(condition=(1.5, 3.0, 10.0), codes=MORE, noise=(0.0, 0.1)), True),
+    "more features": Kind(draw_reduced, combine(share=(0.5, 0.25), noise=(0.1, 0.3), codes=BOTH), True),
+    "few samples per direction": Kind(draw_oblique, combine(condition=(3.0,), codes=MORE), True),
 }

@@ -225,16 +225,10 @@ def tabulate(rows: list[Row]) -> str:
     return write_table(["fault", "tried", "ended the fit", *PROBLEMS], lines)
 
 
-STUDY = Study(
-    name="faults",
-    minutes=8,
-    cells=[*({"fault": fault, "n": 40} for fault in FAULTS), {"fault": LOST_WORKER, "n": 20}],
-    small=[{"fault": fault, "n": 2} for fault in (*FAULTS, LOST_WORKER)],
-    measure=measure,
-    tabulate=tabulate,
-    packages=("pyarrow", "dask", "distributed"),
-    module="campaign.faults",
-)
+CELLS = [*({"fault": fault, "n": 40} for fault in FAULTS), {"fault": LOST_WORKER, "n": 20}]
+SMALL = [{"fault": fault, "n": 2} for fault in (*FAULTS, LOST_WORKER)]
+PACKAGES = ("pyarrow", "dask", "distributed")
+STUDY = Study("faults", 8, measure, tabulate, CELLS, SMALL, packages=PACKAGES, folder="campaign")
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

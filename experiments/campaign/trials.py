@@ -155,14 +155,7 @@ def tabulate(rows: list[Row]) -> str:
     return write_table(["kind", "damaged files", *VERDICTS], lines)
 
 
-def make_study(module: str, kinds: Mapping[str, Kind], minutes: float) -> Study:
+def make_study(name: str, kinds: Mapping[str, Kind], minutes: float) -> Study:
     """Make the study of the kinds of a module."""
-    return Study(
-        name=f"damaged_{module}",
-        minutes=minutes,
-        cells=[{"kind": kind, "files": 1000} for kind in kinds],
-        small=[{"kind": kind, "files": 20} for kind in kinds],
-        measure=lambda cell: try_files(module, cell),
-        tabulate=tabulate,
-        module=f"campaign.{module}",
-    )
+    cells, small = ([{"kind": kind, "files": n} for kind in kinds] for n in (1000, 20))
+    return Study(name, minutes, lambda cell: try_files(name, cell), tabulate, cells, small, folder="campaign")

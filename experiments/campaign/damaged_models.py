@@ -1,6 +1,6 @@
 """Damaged models and checkpoints.
 
-python -m experiments.campaign.saved                   # 1000 files of each of 5 kinds, 5 minutes
+python -m experiments.campaign.damaged_models                   # 1000 files of each of 5 kinds, 5 minutes
 
 Models are also edited in well-formed ways, with the right checksum; a checkpoint is trusted if its checksums are right.
 """
@@ -99,7 +99,7 @@ KINDS = {
         for name, options in FITS.items()
     },
 }
-STUDY = make_study("saved", KINDS, 5)
+STUDY = make_study("damaged_models", KINDS, 5)
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

@@ -1,7 +1,7 @@
 """Damaged files of samples.
 
-python -m experiments.campaign.files                   # 1000 files of each of 11 kinds, 10 minutes
-python -m experiments.campaign.files --only parquet
+python -m experiments.campaign.damaged_files                   # 1000 files of each of 11 kinds, 10 minutes
+python -m experiments.campaign.damaged_files --only parquet
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ KINDS = {
         read,
     ),
 }
-STUDY = make_study("files", KINDS, 10)
+STUDY = make_study("damaged_files", KINDS, 10)
 
 if __name__ == "__main__":
     main(STUDY, __doc__)
