@@ -9,51 +9,33 @@ Synthetic codes: ratio of mean errors. A part is kept if leaving it out has a co
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 from elldict import fit as core
-from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import match_atoms
 from elldict.samples.arrays import ArraySamples
 from elldict.solver import density, select, steps
 from experiments.benchmarks.data import SETS, measure_gain, split_set
-from experiments.benchmarks.study import Cell, Matrix, Row, Study, draw_rotation, main, write_table
+from experiments.benchmarks.study import Cell, Matrix, Row, Study, draw_model, draw_rotation, main, write_table
 from experiments.campaign.data_sets import VALUES
 
 NOTICED = 0.01  # smallest relative difference of gains that is counted
 
-Change = Callable[[ExitStack], core.Options]
-"""Leaves out a part while the stack is open, and returns the options of the fit."""
+Change = tuple[Any, str, Any]  # module, name in it, and what replaces it
+WHOLE = "nothing"
 
 
-def change_constant(module: Any, *names: str, value: Any) -> Change:
-    """Set constants or functions of a module."""
-
-    def change(stack: ExitStack) -> core.Options:
-        for name in names:
-            stack.enter_context(patch.object(module, name, value))
-        return core.Options()
-
-    return change
-
-
-def keep_pilots(*names: str) -> Change:
+def keep_pilots(*names: str) -> list[Change]:
     """Use these pilots only."""
     listed = select.list_pilots
-
-    def list_some(*args: Any, **options: Any) -> list[select.Pilot]:
-        return [pilot for pilot in listed(*args, **options) if pilot.name in names]
-
-    return change_constant(core, "list_pilots", value=list_some)
+    return [(core, "list_pilots", lambda *args, **kw: [pilot for pilot in listed(*args, **kw) if pilot.name in names])]
 
 
-def choose_model_once(stack: ExitStack) -> core.Options:
+def choose_model_once() -> list[Change]:
     """Keep the model that was chosen together with the pilot."""
     chosen: list[select.Model] = []
     choose_candidate = select.choose_candidate
@@ -63,46 +45,33 @@ def choose_model_once(stack: ExitStack) -> core.Options:
         chosen.append(candidate.model)
         return candidate
 
-    stack.enter_context(patch.object(core, "choose_candidate", choose_and_note))
-    stack.enter_context(patch.object(core, "choose_model", lambda *_: chosen[-1]))
-    return core.Options()
+    return [(core, "choose_candidate", choose_and_note), (core, "choose_model", lambda *_: chosen[-1])]
 
 
-def use_plain_model(stack: ExitStack) -> core.Options:  # noqa: ARG001
-    """Use the model of raw samples only."""
-    return core.Options(normalize=None)
-
-
-def weigh_equally(density: density.Density, counts: Matrix, grid: density.Grid) -> Matrix:  # noqa: ARG001
+def weigh_equally(_: Any, counts: Matrix, grid: density.Grid) -> Matrix:  # noqa: ARG001
     """Return equal weights of all widths."""
     return np.full((1, grid.n_widths), 1 / grid.n_widths)
 
 
-WITHOUT: dict[str, tuple[str, Change]] = {
-    "normalised samples": ("raw samples only", use_plain_model),
-    "second choice of the model": ("the model is chosen with initial densities only", choose_model_once),
-    "components away from zero": ("zero-mean components only", change_constant(density, "N_ERRORS", value=1e9)),
+PLAIN = [(core, "list_models", lambda *_: [None])]
+WITHOUT: dict[str, tuple[str, list[Change]]] = {
+    "normalised samples": ("raw samples only", PLAIN),
+    "second choice of the model": ("the model is chosen with initial densities only", choose_model_once()),
+    "components away from zero": ("zero-mean components only", [(density, "N_ERRORS", 1e9)]),
     "l_1 pilot": ("l_3 and l_4 only", keep_pilots("l3", "l4")),
     "l_3 pilot": ("l_1 and l_4 only", keep_pilots("l1", "l4")),
     "l_4 pilot": ("l_1 and l_3 only", keep_pilots("l1", "l3")),
-    "growth": ("all samples from the start", change_constant(core, "PILOT_SAMPLES", value=10**9)),
-    "longer pilot": ("the pilot ends on the first subsample", change_constant(core, "PILOT_GROWTH", value=1)),
-    "cross-validation": ("the likelihood is always used", change_constant(core, "FEW", value=0)),
-    "least width": (
-        "widths below the blur of whitening",
-        change_constant(core, "find_least_blur", value=lambda *_: 0.0),
-    ),
-    "shortened steps": ("steps that lower the value are kept", change_constant(steps, "MAX_SHORTER", value=0)),
-    "memory of steps": ("curvatures of pairs only", change_constant(steps, "LEAST_PRODUCT", value=2.0)),
-    "pooled weights": (
-        "initial weights of each code are equal",
-        change_constant(density.Density, "_pool", value=weigh_equally),
-    ),
-    "early choice of l_1": ("all pilots are always tried", change_constant(select, "PEAKED", value=np.inf)),
+    "growth": ("all samples from the start", [(core, "PILOT_SAMPLES", 10**9)]),
+    "longer pilot": ("the pilot ends on the first subsample", [(core, "PILOT_GROWTH", 1)]),
+    "cross-validation": ("the likelihood is always used", [(core, "FEW", 0)]),
+    "least width": ("widths below the blur of whitening", [(core, "find_least_blur", lambda *_: 0.0)]),
+    "shortened steps": ("steps that lower the value are kept", [(steps, "MAX_SHORTER", 0)]),
+    "memory of steps": ("curvatures of pairs only", [(steps, "LEAST_PRODUCT", 2.0)]),
+    "pooled weights": ("initial weights of each code are equal", [(density.Density, "_pool", weigh_equally)]),
+    "early choice of l_1": ("all pilots are always tried", [(select, "PEAKED", np.inf)]),
 }
-"""Parts of the fit, with a description of the fit without each, and how it is left out."""
+"""Parts of the fit, with a description of the fit without each, and what is replaced."""
 
-WHOLE = "nothing"
 DATA = [
     *(f"real: {name}" for name in SETS),
     *(f"{values}, r = {r}" for values in ("laplace", "t3", "uniform", "exponential") for r in (500, 5000)),
@@ -114,32 +83,30 @@ DATA = [
 def measure(cell: Cell) -> Row:
     """Measure a data set with a changed fit: held-out gain, or mean error."""
     with ExitStack() as stack:
-        options = core.Options() if cell["part"] == WHOLE else WITHOUT[cell["part"]][1](stack)
+        for change in WITHOUT[cell["part"]][1] if cell["part"] != WHOLE else ():
+            stack.enter_context(patch.object(*change))
         name, _, rest = cell["data"].partition(": ")
         if name == "real":
-            split = split_set(rest)
-            return {"value": measure_gain(split, fit(split.train, options).T)}
-        return {"value": max(np.mean([measure_error(cell["data"], seed, options) for seed in range(3)]), 1e-12)}
+            return {"value": measure_gain(split_set(rest), fit(split_set(rest).train).T)}
+        return {"value": max(np.mean([measure_error(cell["data"], seed) for seed in range(3)]), 1e-12)}
 
 
-def fit(X: Matrix, options: core.Options) -> Matrix:
+def fit(X: Matrix, *, is_white: bool = True) -> Matrix:
     """Fit samples, and return the mixing matrix with columns of unit length."""
-    estimate = core.find_atoms(ArraySamples(X), options)
+    estimate = core.find_atoms(ArraySamples(X), core.Options(whiten=not is_white, center=not is_white))
     columns = estimate.whitening.make_mixing(estimate.state.A)
     return np.asarray(columns / np.linalg.norm(columns, axis=0))
 
 
-def measure_error(data: str, seed: int, options: core.Options) -> float:
+def measure_error(data: str, seed: int) -> float:
     """Measure the mean of 1 - cos^4 over 24 atoms."""
     r, rng = int(data.rpartition(" ")[2]), np.random.default_rng(seed)
     if data.startswith("sparse"):
-        X, dictionary, _ = make_bernoulli_gaussian(r, 24, density=0.1, random_state=seed)
-        options = replace(options, whiten="whitened" in data, center="whitened" in data)
+        X, dictionary = draw_model({"r": r, "n": 24}, seed, density=0.1, dtype="float64")
     else:
-        dictionary = draw_rotation(24, rng)
-        codes = VALUES[data.partition(",")[0]](rng, (r, 24))
+        dictionary, codes = draw_rotation(24, rng), VALUES[data.partition(",")[0]](rng, (r, 24))
         X = codes / np.std(codes, axis=0) @ dictionary
-    return float(1 - np.mean(match_atoms(fit(X, options).T, dictionary).cosines ** 4))
+    return float(1 - np.mean(match_atoms(fit(X, is_white="whitened" not in data).T, dictionary).cosines ** 4))
 
 
 def tabulate(rows: list[Row]) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from elldict import LpDictionaryLearning
-from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
 from elldict.theory import cramer_rao_bound
 from experiments import peers
@@ -32,37 +31,23 @@ METHODS: dict[str, Callable[[int], Any]] = {
 
 def list_cells() -> list[Cell]:
     """List settings, each with its methods."""
-    noisy = [
-        (n, r, density, noise)
-        for n, r in ((32, 10_000), (100, 40_000))
-        for density in (0.1, 0.3)
-        for noise in (0.1, 0.2, 0.4, 0.6)
-    ]
-    noisy += [(32, r, 0.3, 0.2) for r in (320, 640, 1280, 2560, 40_000)]
-    clean = [(100, 20_000, density, 0.0) for density in (0.1, 0.3, 0.5)]
-    clean += [(20, 8000, 0.02, 0.0), *((n, per * n, 0.3, 0.0) for n in (30, 80) for per in (6, 10, 20))]
-    plain = [(*setting, 0.0, method) for setting in noisy + clean for method in ("default", "l_3", "FastICA")]
-    corrupted = [
-        (32, 10_000, 0.3, noise, size, method)
-        for noise, size in ((0.0, 0.5), (0.0, 1.5), (0.1, 1.0))
-        for method in ("default", "l_3", "sparse-corruption")
-    ]
+    levels, sizes = (0.1, 0.2, 0.4, 0.6), ((32, 10_000), (100, 40_000))
+    plain: list[Any] = [(n, r, density, noise) for n, r in sizes for density in (0.1, 0.3) for noise in levels]
+    plain += [(32, r, 0.3, 0.2) for r in (320, 640, 1280, 2560, 40_000)]
+    plain += [(100, 20_000, density, 0.0) for density in (0.1, 0.3, 0.5)]
+    plain += [(20, 8000, 0.02, 0.0), *((n, per * n, 0.3, 0.0) for n in (30, 80) for per in (6, 10, 20))]
+    settings = [(*setting, 0.0, method) for setting in plain for method in ("default", "l_3", "FastICA")]
+    corrupted = [(32, 10_000, 0.3, noise, size) for noise, size in ((0.0, 0.5), (0.0, 1.5), (0.1, 1.0))]
+    settings += [(*setting, method) for setting in corrupted for method in ("default", "l_3", "sparse-corruption")]
     names = ("n", "r", "density", "noise", "corruption", "method")
-    return [{**dict(zip(names, values, strict=True)), "seeds": 10} for values in plain + corrupted]
+    return [{**dict(zip(names, values, strict=True)), "seeds": 10} for values in settings]
 
 
 def measure(cell: Cell) -> Row:
     """Fit some data sets; measure errors, error bars and seconds."""
     errors, stated, times = [], [], []
     for seed in range(cell["seeds"]):
-        X, dictionary, _ = make_bernoulli_gaussian(
-            cell["r"],
-            cell["n"],
-            density=cell["density"],
-            noise_std=cell["noise"],
-            corruption=cell["corruption"],
-            random_state=seed,
-        )
+        X, dictionary = study.draw_model(cell, seed, dtype="float64")
         model, seconds = study.time_it(lambda: METHODS[cell["method"]](seed).fit(X))  # noqa: B023  called at once
         errors.append(max(recovery_error(model.components_, dictionary), 0.0))
         stated.append(float(getattr(model, "expected_error_", np.nan)))
@@ -81,29 +66,16 @@ def find_bound(row: Row) -> float:
 
 def tabulate(rows: list[Row]) -> str:
     """Write one line per setting, errors in per cent."""
-    lines = []
+    lines: list[list[str]] = []
     for setting, found in study.group(rows, "n", "r", "density", "noise", "corruption").items():
-        by_method = {row["method"]: row for row in found}
-        best = by_method.get("sparse-corruption", by_method.get("default"))
-        if best is None:
-            continue
-        bound = find_bound(best)
+        by_method, best = {row["method"]: row for row in found}, found[0]
+        best, bound = by_method.get("sparse-corruption", best), find_bound(best)
         ratio = f"{best['error'] / bound:.3f}" if bound > 0 else "-"
-        errors = [study.show_error(by_method[name]["error"]) if name in by_method else "-" for name in METHODS]
-        exact = study.show_share(best["exact"]) if not best["noise"] else "-"
+        errors = [study.show_error(by_method[name]["error"] if name in by_method else None) for name in METHODS]
+        exact = "-" if best["noise"] else study.show_share(best["exact"])
         seconds = ", ".join(f"{by_method[name]['seconds']:.2f}" for name in METHODS if name in by_method)
-        shown = [f"{value:g}" for value in setting]
-        lines.append(
-            [
-                *shown,
-                *errors,
-                study.show_error(best["stated"]),
-                study.show_error(bound if bound > 0 else None),
-                ratio,
-                exact,
-                seconds,
-            ]
-        )
+        bounds = [study.show_error(best["stated"]), study.show_error(bound if bound > 0 else None), ratio]
+        lines.append([*(f"{value:g}" for value in setting), *errors, *bounds, exact, seconds])
     head = ["n", "r", "density", "noise", "corruption", *METHODS, "error bar", "bound", "error / bound", "exact fits"]
     return study.write_table([*head, "seconds, in this order"], lines)
 

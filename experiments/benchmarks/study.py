@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import elldict
+from elldict.datasets import make_bernoulli_gaussian
 from experiments import BENCHMARK_RESULTS, ROOT
 from experiments.harness.machine import made_by
 from experiments.harness.store import DONE, FAILED, Record, Store, key_of
@@ -172,6 +173,13 @@ def time_it(job: Callable[[], Any]) -> tuple[Any, float]:
         began = time.perf_counter()
         result = job()
         return result, time.perf_counter() - began
+
+
+def draw_model(cell: Cell, seed: int = 0, density: float = 0.3, dtype: str = "float32") -> tuple[Matrix, Matrix]:
+    """Draw r samples of Bernoulli-Gaussian codes in an orthogonal dictionary (n, n), and return both."""
+    density, noise, corruption = cell.get("density", density), cell.get("noise", 0.0), cell.get("corruption", 0.0)
+    options: Any = {"density": density, "noise_std": noise, "corruption": corruption, "dtype": dtype}
+    return make_bernoulli_gaussian(cell["r"], cell["n"], random_state=seed, **options)[:2]
 
 
 def make_orthonormal(rows: Any) -> Matrix:
