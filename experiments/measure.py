@@ -23,7 +23,18 @@ from experiments.benchmarks.study import Study, hash_core
 
 FOLDER = ROOT / "build" / "measure"
 
-BENCHMARKS = ("real", "ica", "speed", "which_one", "error_bars", "limit", "rotation", "stability", "denoise", "stream")
+BENCHMARKS: tuple[str, ...] = (
+    "real",
+    "ica",
+    "speed",
+    "which_one",
+    "error_bars",
+    "limit",
+    "rotation",
+    "stability",
+    "denoise",
+    "stream",
+)
 BENCHMARKS += ("files", "scaling", "checkpoint_cost", "ablation", "gpu")
 CAMPAIGNS = ("damaged_files", "damaged_models", "faults")
 STUDIES = {
@@ -31,8 +42,6 @@ STUDIES = {
     **{name: f"campaign.{name}" for name in CAMPAIGNS},
 }
 """Modules of the studies."""
-
-LAST = ("benchmarks.pictures", "front_picture", "tables")  # written from stored results
 
 
 def load_study(name: str) -> Study:
@@ -55,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     due = [name for name in options.only if options.small or options.long or load_study(name).list_missing()]
     commands = [STUDIES[name] + " --small" * options.small + " --long" * options.long for name in due]
     if not options.small and options.only == list(STUDIES):
-        commands += ["reproduction --full --budget 2h"] * options.long + [*LAST]
+        commands += ["reproduction --full --budget 2h"] * options.long + ["tables"]
     try:
         failed = [command for command in commands if not run(command)]
     except KeyboardInterrupt:

@@ -20,6 +20,9 @@ from experiments.measure import STUDIES, load_study
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
 """A table of a page: its name, and what is between the marks."""
 
+PLACEHOLDER = "Measured again with `make measure`."
+"""In place of a table without results."""
+
 TABLES = {**{name.replace("_", "-"): name for name in STUDIES}, "real-short": "real", "errors": "error_bars"}
 """Studies by the name of the table."""
 
@@ -29,7 +32,7 @@ def write_table(name: str) -> str:
     study = load_study(TABLES[name])
     rows, n_missing = study.read(), len(study.list_missing())
     if not rows:
-        return f"Not measured yet: `{study.command}`.\n"
+        return f"{PLACEHOLDER}\n"
     text = tabulate_short(rows) if name == "real-short" else study.tabulate(rows)
     found = f"{n_missing} of {len(study.cells)} measurements are missing, or of another version of the solver"
     return text + (f"\n*{found}: `{study.command}` makes them.*\n" if n_missing else "")

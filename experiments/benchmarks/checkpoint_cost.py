@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from elldict import LpDictionaryLearning
-from elldict.datasets import make_bernoulli_gaussian
-from experiments.benchmarks.study import Cell, Row, Study, main, show_time, time_it, write_table
+from experiments.benchmarks.study import Cell, Row, Study, draw_model, main, show_time, time_it, write_table
 
 OPTIONS: dict[str, dict[str, Any]] = {"default": {}, "power method": {"solver": "power", "refine": None}}
 
 
 def measure(cell: Cell) -> Row:
     """Fit with and without a checkpoint, several times."""
-    X, _, _ = make_bernoulli_gaussian(cell["r"], cell["n"], density=0.3, noise_std=0.4, random_state=0)
+    X, _ = draw_model({**cell, "noise": 0.4}, dtype="float64")
     model, pairs = LpDictionaryLearning(random_state=0, **OPTIONS[cell["method"]]), []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkpoint.npz")

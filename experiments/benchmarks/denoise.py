@@ -1,6 +1,6 @@
 """A photograph with Gaussian noise, denoised patch by patch: peak signal-to-noise ratios of several methods.
 
-python -m experiments.benchmarks.denoise              # 1 minute; the picture is drawn by benchmarks.pictures
+python -m experiments.benchmarks.denoise              # 1 minute
 
 Overlapping patches are denoised and averaged. Dictionaries are learned from patches of the noisy image. The threshold
 of 2.7 standard deviations is customary for averaged patches, and is told the noise level; `denoise` estimates it.

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from elldict import Iteration, LpDictionaryLearning
-from elldict.datasets import make_bernoulli_gaussian
-from experiments.benchmarks.study import Cell, Matrix, Row, Study, main, show_time, time_it, write_table
+from experiments.benchmarks.study import Cell, Matrix, Row, Study, draw_model, main, show_time, time_it, write_table
 from experiments.peers.base import required
 
 KILLED_AT = 3  # iterations after which a worker is killed
@@ -61,7 +60,7 @@ def kill_worker(client: Any, number: int) -> None:
 
 def measure(cell: Cell) -> Row:
     """Fit a dask array, and the same array in memory; kill a worker on the way if asked to."""
-    X, _, _ = make_bernoulli_gaussian(cell["r"], cell["n"], density=0.2, noise_std=0.1, dtype="float32", random_state=0)
+    X, _ = draw_model({**cell, "noise": 0.1}, density=0.2)
     here, seconds_here = time_it(lambda: LpDictionaryLearning(error_bars=False).fit(X))
     killed = []
 

@@ -1,6 +1,6 @@
 """Stability: components called stable on half of the samples, and how many of them the other half has as well.
 
-python -m experiments.benchmarks.stability          # the digits, 3 minutes; the picture is drawn by benchmarks.pictures
+python -m experiments.benchmarks.stability          # the digits, 3 minutes
 
 A random half of the samples is given to `elldict.stability`. A component is found in the other half if a fit to it has
 one whose cosine with it, in the space of the features, is above 0.9.

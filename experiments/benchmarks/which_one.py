@@ -1,6 +1,6 @@
 """Choosing a method: five methods on data of five kinds, each made for one of them.
 
-python -m experiments.benchmarks.which_one    # 1 minute; the picture is drawn by benchmarks.pictures
+python -m experiments.benchmarks.which_one    # 1 minute
 
 The result is the mean angle between true atoms and those found, over three data sets. Methods are told the number of
 atoms; `alpha` of DictionaryLearning is the best of 0.1, 0.25, 0.5 and 1 for sparse codes. NMF takes no negative values.
