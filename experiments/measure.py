@@ -23,19 +23,10 @@ from experiments.benchmarks.study import Study, hash_core
 
 FOLDER = ROOT / "build" / "measure"
 
-BENCHMARKS: tuple[str, ...] = (
-    "real",
-    "ica",
-    "speed",
-    "which_one",
-    "error_bars",
-    "limit",
-    "rotation",
-    "stability",
-    "denoise",
-    "stream",
+BENCHMARKS = (
+    *("real", "ica", "speed", "which_one", "error_bars", "limit", "rotation", "stability", "denoise", "stream"),
+    *("files", "scaling", "checkpoint_cost", "ablation", "gpu"),
 )
-BENCHMARKS += ("files", "scaling", "checkpoint_cost", "ablation", "gpu")
 CAMPAIGNS = ("damaged_files", "damaged_models", "faults")
 STUDIES = {
     **{name: f"benchmarks.{name}" for name in BENCHMARKS},

@@ -9,6 +9,7 @@ of 2.7 standard deviations is customary for averaged patches, and is told the no
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from scipy.fft import dctn, idctn
@@ -52,7 +53,7 @@ def learn(name: str, sigma: float) -> LpDictionaryLearning:
     """Learn a dictionary from patches of the noisy image."""
     patches = cut_all(load_noisy(name, sigma)[1])
     some = patches[np.random.default_rng(1).choice(len(patches), N_PATCHES, replace=False)]
-    options = {"transform_algorithm": "hard_threshold", "transform_alpha": THRESHOLD * sigma}
+    options: Any = {"transform_algorithm": "hard_threshold", "transform_alpha": THRESHOLD * sigma}
     with no_warnings():  # patches without their means have one direction less
         return LpDictionaryLearning(error_bars=False, **options).fit(some - some.mean(axis=1, keepdims=True))
 

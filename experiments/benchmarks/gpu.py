@@ -58,9 +58,8 @@ def measure(cell: Cell) -> Row:
 
     model, first = time_it(fit)
     seconds = np.median([time_it(fit)[1] for _ in range(3)])
-    cosines = match_atoms(np.asarray(model.components_.cpu() if place == "tensor" else model.components_), dictionary)[
-        2
-    ]
+    atoms = model.components_.cpu() if place == "tensor" else model.components_
+    cosines = match_atoms(np.asarray(atoms), dictionary).cosines
     return {"first": first, "seconds": seconds, "error": 1 - np.mean(cosines**4), "found": np.sum(cosines > 0.9)}
 
 

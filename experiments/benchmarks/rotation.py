@@ -108,14 +108,12 @@ def tabulate(rows: list[Row]) -> str:
 
 
 PROBLEMS = [("simulated", 20_000, k) for k in (50, 100, 200)] + [(PATCHES, 22_000, k) for k in (10, 30, 60)]
-CELLS = [
-    *({"loadings": L, "rows": p, "factors": k, "method": method} for L, p, k in PROBLEMS for method in METHODS),
-    *({"loadings": name, "method": GPAROTATION} for name in EXAMPLES),
+SIMULATED: Cell = {"loadings": "simulated", "rows": 2000, "factors": 10}
+CELLS: list[Cell] = [
+    {"loadings": L, "rows": p, "factors": k, "method": name} for L, p, k in PROBLEMS for name in METHODS
 ]
-SMALL = [
-    *({"loadings": "simulated", "rows": 2000, "factors": 10, "method": method} for method in METHODS),
-    {"loadings": "Harman8", "method": GPAROTATION},
-]
+CELLS += [{"loadings": name, "method": GPAROTATION} for name in EXAMPLES]
+SMALL = [*({**SIMULATED, "method": method} for method in METHODS), CELLS[-1]]
 STUDY = Study("rotation", 6, measure, tabulate, CELLS, SMALL, packages=("factor_analyzer",))
 
 if __name__ == "__main__":

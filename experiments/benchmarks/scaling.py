@@ -62,40 +62,29 @@ def measure(cell: Cell) -> Row:
     """Fit a dask array, and the same array in memory; kill a worker on the way if asked to."""
     X, _ = draw_model({**cell, "noise": 0.1}, density=0.2)
     here, seconds_here = time_it(lambda: LpDictionaryLearning(error_bars=False).fit(X))
-    killed = []
+    killed: list[int] = []
 
     def watch(iteration: Iteration) -> None:
         if cell["killed"] and iteration.iteration >= KILLED_AT and not killed:
-            killed.append(kill_worker(client, 1))
+            killed.append(1)
+            kill_worker(client, 1)
 
     with tempfile.TemporaryDirectory() as folder, open_cluster(cell["workers"]) as client:
         np.save(path := Path(folder, "x.npy"), X)
         chunks = load_chunks(path, 8).persist()
         model, seconds = time_it(lambda: LpDictionaryLearning(error_bars=False).fit(chunks, callback=watch))
     difference = float(np.max(np.abs(model.components_ - here.components_)))
-    return {
-        "seconds": seconds,
-        "memory": seconds_here,
-        "passes": model.n_passes_,
-        "difference": difference,
-        "killed": cell["killed"],
-        "was_killed": bool(killed),
-    }
+    times = {"seconds": seconds, "memory": seconds_here, "passes": model.n_passes_}
+    return {**times, "difference": difference, "was_killed": bool(killed)}
 
 
 def tabulate(rows: list[Row]) -> str:
     """Write one line per cluster."""
-    lines = [
-        [
-            f"{row['workers']}" + (", one killed" if row["was_killed"] else ""),
-            f"{row['r']} x {row['n']}",
-            f"{row['passes']:.1f}",
-            show_time(row["seconds"]),
-            show_time(row["memory"]),
-            f"{row['difference']:.1g}",
-        ]
-        for row in rows
-    ]
+    lines: list[list[str]] = []
+    for row in rows:
+        name = f"{row['workers']}{', one killed' if row['was_killed'] else ''}"
+        times = [show_time(row["seconds"]), show_time(row["memory"])]
+        lines.append([name, f"{row['r']} x {row['n']}", f"{row['passes']:.1f}", *times, f"{row['difference']:.1g}"])
     head = ["workers", "samples", "passes", "time", "time in memory", "largest difference from the fit in memory"]
     return write_table(head, lines)
 

@@ -80,11 +80,9 @@ def tabulate(rows: list[Row]) -> str:
     speeds = sorted({row["speed"] for row in moving})
     lines = []
     for (half_life,), found in study.group(moving, "half_life").items():
-        cells = {
-            row["speed"]: " / ".join(map(study.show_error, (row["error"], row["stated"], predict(row))))
-            for row in found
-        }
-        lines.append([f"{half_life}", *(cells.get(speed, "-") for speed in speeds)])
+        values = {row["speed"]: (row["error"], row["stated"], predict(row)) for row in found}
+        cells = [" / ".join(map(study.show_error, values.get(speed, ()))) for speed in speeds]
+        lines.append([f"{half_life}", *cells])
     if lines:
         text += "\nRotating dictionary: error / its error bar / prediction, by radians per sample.\n\n"
         text += study.write_table(["half life", *(f"{speed:g}" for speed in speeds)], lines)
