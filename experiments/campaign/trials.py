@@ -13,7 +13,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -68,6 +68,7 @@ def prepare(module: str, kind: str) -> tuple[Kind, dict[str, bytes], Any, list[s
     """Write and read the original once; then watch events of the interpreter, and limit the memory."""
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     found: Kind = import_module(f"experiments.campaign.{module}").KINDS[kind]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -135,16 +136,21 @@ def to_bits(value: Any) -> Any:
     return (value.dtype, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
 
 
-def try_files(module: str, cell: Cell) -> Row:
-    """Try many files of a kind, in a process that is started again when a file ends it."""
-    jobs = [Job(module, cell["kind"], number) for number in reversed(range(cell["files"]))]
-    counts, notes = Counter[str](), []
+def run(jobs: list[Job]) -> Iterator[tuple[Job, str, str]]:
+    """Try files in a process that is started again when a file ends it; yield verdicts with their reasons."""
+    left = iter(jobs)
     with Pool(try_file, limit=MOST_SECONDS) as pool:
-        for job, found in pool.results(lambda: jobs.pop() if jobs else None):
-            verdict, note = ("wrong", found.reason) if isinstance(found, Lost) else found
-            counts[verdict] += 1
-            if verdict == "wrong":
-                notes.append(f"{job.number}: {note}")
+        for job, found in pool.results(lambda: next(left, None)):
+            yield job, *(("wrong", found.reason) if isinstance(found, Lost) else found)
+
+
+def try_files(module: str, cell: Cell) -> Row:
+    """Try many files of a kind; count the verdicts."""
+    counts, notes = Counter[str](), []
+    for job, verdict, note in run([Job(module, cell["kind"], number) for number in range(cell["files"])]):
+        counts[verdict] += 1
+        if verdict == "wrong":
+            notes.append(f"{job.number}: {note}")
     print("".join(f"\n  {note}" for note in notes), end=" ")
     return {**{verdict: counts[verdict] for verdict in VERDICTS}, "notes": notes[:MOST_NOTES]}
 
