@@ -1,6 +1,6 @@
 """Estimated errors of fits compared with true errors, on data sets with known atoms, many of them difficult.
 
-python -m experiments.benchmarks.error_bars                   # 420 data sets, 15 minutes
+python -m experiments.benchmarks.error_bars                   # 549 data sets, 10 minutes
 python -m experiments.benchmarks.error_bars --only serial
 
 Aims: without a warning, 95 % of the estimates are within a factor of two of the true error, and none is below a third
@@ -98,7 +98,7 @@ def tabulate(rows: list[Row]) -> str:
 
 CELLS = list_cells()
 SMALL = [cell for cell in list_cells() if cell["seed"] == 0 and cell["n"] == 8 and cell["r"] == 2000]
-STUDY = Study("error_bars", 15, measure, tabulate, CELLS, SMALL)
+STUDY = Study("error_bars", 10, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

@@ -3,7 +3,7 @@
 python -m experiments.benchmarks.files                  # 1 GB in the folder for temporary files; 2 minutes
 python -m experiments.benchmarks.files --long           # also 12 GB, which are not loaded for comparison
 
-A process of its own fits the file; its peak memory is that of the system (resident, with Python and its libraries).
+A process of its own fits the file, on all cores; its peak memory is the resident one, with Python and its libraries.
 """
 
 from __future__ import annotations
@@ -61,14 +61,8 @@ def fit_here(path: str, loads: bool) -> None:
     model = LpDictionaryLearning(error_bars=False).fit(X)
     seconds = time.perf_counter() - began
     error = float(recovery_error(model.components_, make_dictionary()))
-    result = {
-        "before": before,
-        "peak": find_peak_memory(),
-        "seconds": seconds,
-        "passes": model.n_passes_,
-        "error": error,
-    }
-    print(json.dumps(result))
+    memory = {"before": before, "peak": find_peak_memory()}
+    print(json.dumps({**memory, "seconds": seconds, "passes": model.n_passes_, "error": error}))
 
 
 def measure(cell: Cell) -> Row:

@@ -2,8 +2,8 @@
 
 python -m experiments.benchmarks.gpu              # needs torch and an NVIDIA GPU; without one, it says so and ends
 
-Bernoulli-Gaussian codes of density 0.1 in float32. Times are medians of three fits, until the device is idle, after a
-first fit that loads libraries.
+Bernoulli-Gaussian codes of density 0.1 in float32; NumPy has one thread. Times are medians of three fits, until the
+device is idle, after a first fit that loads libraries.
 """
 
 from __future__ import annotations

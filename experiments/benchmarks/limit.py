@@ -1,6 +1,6 @@
 """Error over the Cramer-Rao bound, by noise, density and number of samples; exact recovery; corrupted entries.
 
-python -m experiments.benchmarks.limit                   # 25 minutes
+python -m experiments.benchmarks.limit                   # 12 minutes
 python -m experiments.benchmarks.limit --only "n 32"
 
 Bernoulli-Gaussian codes in an orthogonal dictionary. Errors are 1 - cos^4, means over 10 data sets. Without noise the
@@ -85,7 +85,7 @@ SMALL = [
     {"n": 8, "r": 1000, "density": 0.3, "noise": 0.2, "corruption": c, "method": method, "seeds": 2}
     for c, method in ((0.0, "default"), (0.0, "l_3"), (0.0, "FastICA"), (1.0, "sparse-corruption"))
 ]
-STUDY = Study("limit", 25, measure, tabulate, CELLS, SMALL)
+STUDY = Study("limit", 12, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
     study.main(STUDY, __doc__)

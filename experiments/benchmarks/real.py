@@ -1,6 +1,6 @@
 """Real data: held-out gain, time and repeatability of elldict, FastICA and Picard.
 
-python -m experiments.benchmarks.real                      # 17 sets, 5 minutes
+python -m experiments.benchmarks.real                      # 17 sets, 8 minutes
 python -m experiments.benchmarks.real --only digits chelsea
 
 All methods get the same white samples, on one thread, and are fitted twice: the second fit has another seed and
@@ -122,7 +122,7 @@ def tabulate_short(rows: list[Row]) -> str:
 
 CELLS = [{"set": name, "method": method} for name in SETS for method in METHODS]
 SMALL = [cell for cell in CELLS if cell["set"] == "wine"]
-STUDY = Study("real", 5, measure, tabulate, CELLS, SMALL, packages=("python-picard", "scikit-image"))
+STUDY = Study("real", 8, measure, tabulate, CELLS, SMALL, packages=("python-picard", "scikit-image"))
 
 if __name__ == "__main__":
     study.main(STUDY, __doc__)
