@@ -46,7 +46,9 @@ def list_cells() -> list[Cell]:
     problems += [(100, 40_000, noise, 2) for noise in (0.0, 0.2, 0.4, 0.6)]
     problems += [(200, 80_000, 0.0, 1), (200, 80_000, 0.4, 1), (100, 1_000_000, 0.2, 1)]
     problems += [(400, 160_000, 0.0, 1), (400, 160_000, 0.4, 1)]
-    cells = [{"n": n, "r": r, "noise": s, "seed": seed} for n, r, s, seeds in problems for seed in range(seeds)]
+    cells: list[Cell] = [
+        {"n": n, "r": r, "noise": s, "seed": seed} for n, r, s, seeds in problems for seed in range(seeds)
+    ]
     most = {name: 32 if name in SLOW else 200 if name == "Picard-O" else 400 for name in METHODS}  # largest n
     cells = [{**cell, "method": name} for cell in cells for name in METHODS if cell["n"] <= most[name]]
     return [cell for cell in cells if cell["method"] not in SLOW or cell["seed"] == 0]
