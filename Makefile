@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN    := $(VENV)/bin
 
-.PHONY: install demo reproduce test test-slow test-short test-browser coverage test-torch test-cuda lint docs wheel measure bench bench-quick bench-basins bench-iteration bench-limit clean
+.PHONY: install demo reproduce test test-slow test-short test-browser coverage test-torch test-cuda lint docs wheel measure bench bench-quick clean
 
 # Everything that `make test`, `make test-torch` and `make lint` need.
 install: $(VENV)/.torch
@@ -59,31 +59,18 @@ docs: $(VENV)/.docs
 wheel: $(VENV)/.dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
-# Every table and picture of times and errors with this version: about an hour on 2 quiet cores, goes on where it was.
+# Every study with this version of the solver: about 2 hours on a quiet core; resumes where it was interrupted.
 measure: $(VENV)/.bench
 	$(BIN)/python -m experiments.measure
 
-# Elldict beside its peers, about 25 minutes on 2 cores; goes on where it was interrupted.
+# Elldict beside its peers on synthetic and real data, about 35 minutes; resumes where it was interrupted.
 bench: $(VENV)/.bench
-	$(BIN)/python -m experiments.benchmarks.speed --minutes 22
-	$(BIN)/python -m experiments.benchmarks.speed.iteration --growth
-	$(BIN)/python -m experiments.benchmarks.speed.report
+	$(BIN)/python -m experiments.benchmarks.speed
+	$(BIN)/python -m experiments.benchmarks.real
 
-# The same for n < 100, in about 3 minutes.
+# The smallest form of every study, in a few minutes: to see that they work.
 bench-quick: $(VENV)/.bench
-	$(BIN)/python -m experiments.benchmarks.speed --quick
-	$(BIN)/python -m experiments.benchmarks.speed.report
-
-bench-basins: $(VENV)/.bench
-	$(BIN)/python -m experiments.benchmarks.speed.basins
-	$(BIN)/python -m experiments.benchmarks.speed.report
-
-bench-iteration: $(VENV)/.dev
-	$(BIN)/python -m experiments.benchmarks.speed.iteration
-
-# Goes on where it was interrupted; add `--fresh` by hand after a change of the solver.
-bench-limit: $(VENV)/.dev
-	$(BIN)/python -m experiments.benchmarks.limit --rows all --plot
+	$(BIN)/python -m experiments.measure --small
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

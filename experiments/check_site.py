@@ -1,8 +1,8 @@
-"""Every page of a built site in a real browser: none scrolls sideways on a phone, none asks the network for anything.
+"""Show every page of a built site to a browser: none may scroll sideways on a phone, or ask the network for anything.
 
-python -m experiments.check_site build/site    # exit 1 with a line a fault; 0 if there is no browser, and says so
+python -m experiments.check_site build/site    # exit 1 with one line per fault; 0 without a browser, and says so
 
-Pages are shown one after the other in a frame as wide as a phone, served to the browser by this process alone.
+Pages are shown one after the other in a frame as wide as a phone, served by this process.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-PHONE = 390
-"""Width of the frame in CSS pixels: that of most telephones."""
-
+PHONE = 390  # width of the frame in CSS pixels
 TIMEOUT_SECONDS = 300.0
-
+OPTIONS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--window-size=1000,900"),
+    *("--virtual-time-budget=600000", "--dump-dom"),
+)
 PROBE = """<!doctype html><meta charset="utf-8"><title>probe</title><body>
 <iframe id="frame" width="WIDTH" height="800"></iframe>
 <script>
@@ -49,10 +51,10 @@ function show(page) {
       broken: images.filter((image) => image.complete && !image.naturalWidth).map((image) => image.src),
     });
   }
-  const told = document.createElement("pre");
-  told.id = "probe";
-  told.textContent = JSON.stringify(found);
-  document.body.append(told);
+  const result = document.createElement("pre");
+  result.id = "probe";
+  result.textContent = JSON.stringify(found);
+  document.body.append(result);
 })();
 </script>"""
 
@@ -62,59 +64,57 @@ class Seen:
     """A page as the browser showed it."""
 
     page: str
-    wide: int  # of the content, in CSS pixels
-    shown: int  # of the frame
-    outside: Sequence[str]  # addresses it asked for beyond the site
+    wide: int  # content, in CSS pixels
+    shown: int  # frame
+    outside: Sequence[str]  # addresses outside the site that it asked for
     broken: Sequence[str]  # images that did not load
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong, in words."""
-        told = [f"{self.page} asks for {address}" for address in self.outside]
-        told += [f"{self.page} shows no {address}" for address in self.broken]
+        """Describe what is wrong."""
+        faults = [f"{self.page} asks for {address}" for address in self.outside]
+        faults += [f"{self.page} shows no {address}" for address in self.broken]
         if self.wide > self.shown:
-            told.append(f"{self.page} is {self.wide} pixels wide in a window of {self.shown}")
-        return told
+            faults.append(f"{self.page} is {self.wide} pixels wide in a window of {self.shown}")
+        return faults
 
 
 def find_browser() -> str | None:
-    """A browser of the Chromium kind on the PATH."""
+    """Find Chromium or Chrome on the PATH."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def list_pages(site: Path) -> list[str]:
-    """Pages of a site, by their path in it; not the fragments that themes load."""
+    """List the pages of a site, without fragments of its theme."""
     pages = (path.relative_to(site) for path in site.rglob("*.html"))
     return sorted(str(page) for page in pages if not page.parts[0].startswith("_"))
 
 
-class _Handler(SimpleHTTPRequestHandler):
-    """Files of a folder, and the probe."""
+class Handler(SimpleHTTPRequestHandler):
+    """Serves the files of a folder, and the probe."""
 
     def __init__(self, *args: Any, probe: bytes, **options: Any) -> None:
         self.probe = probe
         super().__init__(*args, **options)
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer a request."""
         if self.path != "/probe.html":
             super().do_GET()
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(self.probe)))
         self.end_headers()
         self.wfile.write(self.probe)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @contextmanager
 def serve(site: Path, probe: str) -> Iterator[str]:
-    """Serve a folder to this machine alone; yields the address of the probe."""
-    handler = partial(_Handler, directory=str(site), probe=probe.encode())
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    """Serve a folder on this machine; yield the address of the probe."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site), probe=probe.encode())) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}/probe.html"
@@ -126,15 +126,12 @@ def look(site: Path, pages: Sequence[str], browser: str, width: int = PHONE) -> 
     """Show pages to a browser, one after the other."""
     probe = PROBE.replace("WIDTH", str(width)).replace("PAGES", json.dumps(list(pages)))
     with tempfile.TemporaryDirectory() as profile, serve(site, probe) as address:
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        command += ["--disable-component-update", "--no-first-run", f"--user-data-dir={profile}"]
-        command += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--window-size=1000,900"]
-        command += ["--virtual-time-budget=600000", "--dump-dom", address]
+        command = [browser, *OPTIONS, f"--user-data-dir={profile}", address]
         result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=True)
-    told = re.search(r'<pre id="probe">(.*?)</pre>', result.stdout, re.DOTALL)
-    if told is None:
-        raise SystemExit(f"the browser did not finish: {result.stderr[-500:]}")
-    return [Seen(**each) for each in json.loads(told[1].replace("&amp;", "&"))]
+    found = re.search(r'<pre id="probe">(.*?)</pre>', result.stdout, re.DOTALL)
+    if found is None:
+        raise SystemExit(f"The browser did not finish: {result.stderr[-500:]}")
+    return [Seen(**each) for each in json.loads(found[1].replace("&amp;", "&"))]
 
 
 def main() -> None:

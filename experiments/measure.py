@@ -1,151 +1,87 @@
-"""Every table and picture of times and errors, measured again with one version of the solver.
+"""Run every study with one version of the solver: what is missing, or was measured with another version.
 
-python -m experiments.measure             # all, about an hour on 2 quiet cores; interrupted, it goes on where it was
-python -m experiments.measure --list      # the steps, how long each takes, and which are done with this version
-python -m experiments.measure --only real ica   # some of them
-python -m experiments.measure --long      # and those that take hours, or gigabytes of disk
+python -m experiments.measure             # all, about 2 hours on a quiet core; resumes after Ctrl-C
+python -m experiments.measure --list      # studies, and how many of their results are of this version
+python -m experiments.measure --only real ica
+python -m experiments.measure --small     # the smallest form of every study, to see that it works; stores nothing
+python -m experiments.measure --long      # also what takes hours, or gigabytes of disk
 
-What a step prints is kept in build/measure. A step that was interrupted begins again, and most of them take up what
-they have stored. A change of the library, and of nothing else, makes all steps due again.
+The version is a hash of the sources of samples, solver and errors. What a study prints is kept in build/measure.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from importlib import import_module
 
 from experiments import ROOT
-from experiments.harness.machine import hash_source
+from experiments.benchmarks.study import Study, hash_core
 
 FOLDER = ROOT / "build" / "measure"
-STATE = FOLDER / "done.json"
 
-
-@dataclass(frozen=True)
-class Step:
-    """A command, and about how long it takes on 2 cores."""
-
-    name: str
-    command: str  # after `python -m experiments.`
-    minutes: float
-    long: bool = False
-
-
-STEPS = (
-    Step("real", "benchmarks.real", 4),
-    Step("ica", "benchmarks.ica", 1.5),
-    Step("speed", "benchmarks.speed --minutes 22", 24),
-    Step("growth", "benchmarks.speed.iteration --growth", 1.5),
-    Step("which-one", "benchmarks.which_one", 1),
-    Step("grid", "campaign.grid", 5),
-    Step("rotation", "benchmarks.rotation", 6),
-    Step("stability", "benchmarks.stability", 2),
-    Step("clean", "benchmarks.denoise", 1),
-    Step("scaling", "benchmarks.scaling", 5),
-    Step("limit", "benchmarks.limit --small --fresh --plot", 15),
-    Step("basins", "benchmarks.speed.basins", 5),
-    Step("stream", "benchmarks.stream", 10),
-    Step("limit-all", "benchmarks.limit --rows all --fresh --plot", 90, long=True),
-    Step("files", "benchmarks.files", 10, long=True),
-    Step("reproduction", "reproduction --full --budget 2h", 120, long=True),
-    Step("pictures", "benchmarks.real --stored --picture", 0.2),
-    Step("grid-picture", "campaign.grid --stored --picture", 0.2),
-    Step("front-picture", "front_picture", 0.5),
-    Step("speed-report", "benchmarks.speed.report", 0.5),
-    Step("tables", "tables", 0.2),
+BENCHMARKS = (
+    *("real", "ica", "speed", "which_one", "error_bars", "limit", "rotation", "stability", "denoise", "stream"),
+    *("files", "scaling", "checkpoint_cost", "ablation", "gpu"),
 )
-"""In the order in which they run: what is drawn from stored results comes last."""
+CAMPAIGNS = ("damaged_files", "damaged_models", "faults")
+STUDIES = {
+    **{name: f"benchmarks.{name}" for name in BENCHMARKS},
+    **{name: f"campaign.{name}" for name in CAMPAIGNS},
+}
+"""Modules of the studies."""
 
 
-def main() -> None:
+def load_study(name: str) -> Study:
+    """Import a study."""
+    study: Study = import_module(f"experiments.{STUDIES[name]}").STUDY
+    return study
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is due, or list it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="list the steps and run none")
-    parser.add_argument("--only", nargs="+", choices=[step.name for step in STEPS], default=[], metavar="STEP")
-    parser.add_argument("--long", action="store_true", help="also those that take hours")
-    chosen = parser.parse_args()
-    steps = [step for step in STEPS if (step.name in chosen.only if chosen.only else chosen.long or not step.long)]
-    record = Record.read()
-    if chosen.list:
-        list_steps(steps, record)
+    parser.add_argument("--list", action="store_true", help="list the studies and run none")
+    parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES), metavar="STUDY")
+    parser.add_argument("--small", action="store_true", help="the smallest form of each study; stores nothing")
+    parser.add_argument("--long", action="store_true", help="also what takes hours, or gigabytes of disk")
+    options = parser.parse_args(arguments)
+    if options.list:
+        print(f"version {hash_core()}\n" + "\n".join(describe(load_study(name)) for name in options.only))
         return
+    due = [name for name in options.only if options.small or options.long or load_study(name).list_missing()]
+    commands = [STUDIES[name] + " --small" * options.small + " --long" * options.long for name in due]
+    if not options.small and options.only == list(STUDIES):
+        commands += ["reproduction --full --budget 2h"] * options.long + ["tables"]
     try:
-        failed = run_steps([step for step in steps if step.name in chosen.only or not record.is_done(step)], record)
+        failed = [command for command in commands if not run(command)]
     except KeyboardInterrupt:
-        sys.exit("\nInterrupted: what is done is kept; the same command goes on.")
+        sys.exit("\nInterrupted: finished measurements are stored; the same command resumes.")
     if failed:
-        sys.exit(f"Failed: {', '.join(failed)}. What they printed is in {FOLDER.relative_to(ROOT)}.")
+        sys.exit(f"Failed: {', '.join(failed)}. What they printed is in {FOLDER}.")
 
 
-@dataclass
-class Record:
-    """Which steps are done, with which version of the library, and how long each took when it ran last."""
-
-    source: str
-    done: dict[str, str]
-    seconds: dict[str, float]
-
-    @classmethod
-    def read(cls) -> Record:
-        """What the last run left."""
-        kept: dict[str, Any] = json.loads(STATE.read_text(encoding="utf-8")) if STATE.exists() else {}
-        return cls(hash_source(), kept.get("done", {}), kept.get("seconds", {}))
-
-    def is_done(self, step: Step) -> bool:
-        """Whether a step has run with this version."""
-        return self.done.get(step.name) == self.source
-
-    def estimate_minutes(self, step: Step) -> float:
-        """Minutes that a step will take."""
-        return self.seconds.get(step.name, 60 * step.minutes) / 60
-
-    def add(self, step: Step, seconds: float) -> None:
-        """Note that a step is done."""
-        self.done[step.name], self.seconds[step.name] = self.source, round(seconds, 1)
-        STATE.write_text(json.dumps({"done": self.done, "seconds": self.seconds}, indent=1), encoding="utf-8")
+def describe(study: Study) -> str:
+    """Write how many results of a study are of this version, and about how long the others take."""
+    n_missing, n = len(study.list_missing()), len(study.cells)
+    left = f"{study.minutes * n_missing / n:.2g} min left" if n_missing else "done"
+    return f"{n - n_missing:4d} of {n:4d}   {left:>13s}   {study.command}"
 
 
-def list_steps(steps: Sequence[Step], record: Record) -> None:
-    """Print a line a step."""
-    for step in steps:
-        state = "done" if record.is_done(step) else f"{record.estimate_minutes(step):.3g} min"
-        print(f"{step.name:14s} {state:>9s}   python -m experiments.{step.command}")
-
-
-def run_steps(steps: Sequence[Step], record: Record) -> list[str]:
-    """Run steps one after another, each in a process of its own; return the names of those that failed."""
+def run(command: str) -> bool:
+    """Run one command, whose output goes to a file; return whether it succeeded."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    console, failed = Console(stderr=True), []
-    for number, step in enumerate(steps):
-        left = sum(map(record.estimate_minutes, steps[number:]))
-        told = f"{number + 1} of {len(steps)}, {step.name}; about {left:.0f} min left for all"
-        began = time.monotonic()
-        with console.status(told):
-            code = run_step(step, FOLDER / f"{step.name}.txt")
-        seconds = time.monotonic() - began
-        console.print(f"{step.name}: {'done' if code == 0 else 'failed'} in {seconds / 60:.1f} min")
-        if code == 0:
-            record.add(step, seconds)
-        else:
-            failed.append(step.name)
-    return failed
-
-
-def run_step(step: Step, log: Path) -> int:
-    """Run one command; what it prints goes into a file. Return its exit code."""
-    module, *arguments = step.command.split()
-    with log.open("w", encoding="utf-8") as out:
-        command = [sys.executable, "-m", f"experiments.{module}", *arguments]
-        return subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, check=False).returncode
+    module, *arguments = command.split()
+    print(f"{command}: ", end="", flush=True)
+    began = time.monotonic()
+    with (FOLDER / f"{module}.txt").open("w", encoding="utf-8") as out:
+        line = [sys.executable, "-m", f"experiments.{module}", *arguments]
+        code = subprocess.run(line, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, check=False).returncode
+    print(f"{'done' if code == 0 else 'failed'} in {(time.monotonic() - began) / 60:.1f} min", flush=True)
+    return code == 0
 
 
 if __name__ == "__main__":

@@ -1,248 +1,312 @@
-"""The side-by-side benchmark runs: a tiny problem through the harness, its tables and its pictures."""
+"""Studies: stored once per version, resumed, written as tables; and their smallest forms."""
 
-from dataclasses import replace
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-pytest.importorskip("matplotlib")
+from experiments import measure, tables
+from experiments.benchmarks import data, denoise, error_bars, ica, limit, real, rotation, speed, study
+from experiments.benchmarks.study import Study
+from experiments.campaign.data_sets import KINDS, VALUES
+from experiments.harness.store import DONE, FAILED, Record, Store
+from experiments.peers import MissingPackageError
 
-from experiments import peers
-from experiments.benchmarks import files
-from experiments.benchmarks.ica import __main__ as ica
-from experiments.benchmarks.ica.problems import BlindSources
-from experiments.benchmarks.ica.problems import Problem as Sources
-from experiments.benchmarks.real import __main__ as real
-from experiments.benchmarks.real.fits import measure_difference, measure_log_density
-from experiments.benchmarks.real.sets import cut_patches, divide, list_folder
-from experiments.benchmarks.speed import __main__ as comparison
-from experiments.benchmarks.speed import basins, fit, iteration, pictures, report, tables, times
-from experiments.benchmarks.speed.problems import Problem, problems
-from experiments.benchmarks.speed.solvers import SOLVERS, installed
-from experiments.harness.store import Store
-from experiments.harness.watch import Watch
+STUDIES = {name: measure.load_study(name) for name in measure.STUDIES}
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
-def test_a_solver_is_made_as_stated(solver):
-    """Its settings can be written down, and tell it from the others of its kind."""
-    job = fit.Job(solver.name, Problem("tiny", 8, 500), 3, 2)
-    peer = fit.make_peer(solver, job)
-    assert isinstance(peer, solver.kind)
-    assert getattr(peer, "random_state", 3) == 3
-    twins = [fit.make_peer(other, job) for other in SOLVERS if other.kind is solver.kind and other is not solver]
-    assert all(peer.settings != twin.settings for twin in twins)
+def make_study(measure_cell, n=3, **options):
+    """A study of the squares of some numbers."""
+    cells = [{"number": number} for number in range(n)]
 
+    def tabulate(rows):
+        return study.write_table(["n", "square"], [[str(row["number"]), str(row["square"])] for row in rows])
 
-@pytest.mark.parametrize("problem", problems(), ids=lambda problem: problem.name)
-def test_problems_have_a_limit_where_there_is_noise(problem):
-    assert (problem.limit > 0) == (problem.noise_std > 0)
-    assert problem.at_the_limit > problem.limit
+    return Study("squares", 1, measure_cell, tabulate, cells, cells[:1], **options)
 
 
 @pytest.fixture
-def stored(tmp_path):
-    """A tiny problem that was run with elldict and FastICA: (problem, path of the results)."""
-    problem = Problem("tiny", 8, 2000, seeds=2)
-    found, _ = installed()
-    chosen = {name: found[name] for name in ("elldict", "elldict power", "FastICA logcosh")}
-    path = tmp_path / "bench.jsonl"
-    comparison.Comparison(comparison.Settings(path=path, threads=1), chosen).run([problem])
-    comparison.Comparison(comparison.Settings(path=path, threads=1), chosen).run(
-        [problem]
-    )  # nothing is left to be done
-    return problem, path
+def results(tmp_path, monkeypatch):
+    """A folder for the results of studies."""
+    monkeypatch.setattr(study, "BENCHMARK_RESULTS", tmp_path)
+    monkeypatch.setattr(study, "ROOT", tmp_path)
+    return tmp_path
 
 
-def test_harness_stores_every_fit_once(stored):
-    problem, path = stored
-    lines = [record.row for record in Store(path).records.values()]
-    assert len(path.read_bytes().splitlines()) == len(lines)
-    assert len(lines) == 2 * 3
-    assert {line["solver"] for line in lines[:3]} == {"elldict", "elldict power", "FastICA logcosh"}
-    assert lines[0]["solver"] != lines[3]["solver"]  # who begins changes
-    for line in lines:
-        assert line["problem"] == problem.name
-        assert line["status"] == "done"
-        assert line["wrong_atoms"] == 0
-        assert line["adapter"] == (2 if "FastICA" in line["solver"] else 1)
-        times = [seconds for seconds, _ in line["curve"]]
-        assert times == sorted(times)
-        assert line["curve"][-1][1] == pytest.approx(line["error"], rel=1e-3)
-        assert line["curve"][0][1] > 10 * line["error"]  # the curve begins at the start
+# Studies
 
 
-@pytest.mark.parametrize("fun", ["logcosh", "exp", "cube"])
-def test_watching_fastica_changes_nothing(fun):
-    """Views are what FastICA would have returned, had it been stopped there."""
-    watch, settings = Watch(), {"fun": fun, "whiten_solver": "eigh", "random_state": 0}
-    X, dictionary = Problem("tiny", 8, 2000, noise_std=0.2).make(0)
-    atoms = peers.FastICA(**settings).fit(X, watch).components_
-    plain = peers.FastICA(**settings).fit(X).components_
-    assert fit.error_of(atoms, dictionary) == pytest.approx(fit.error_of(plain, dictionary), rel=1e-9)
-    with pytest.warns(match="did not converge"):
-        stopped = peers.FastICA(**settings, max_iter=3).fit(X).components_
-    assert fit.error_of(watch.views[3].seen, dictionary) == pytest.approx(fit.error_of(stopped, dictionary), rel=1e-3)
+@pytest.fixture
+def squares(results):
+    calls = []
+
+    def square(cell):
+        calls.append(cell["number"])
+        return {"square": cell["number"] ** 2}
+
+    return make_study(square), calls
 
 
-def test_watching_picard_changes_nothing():
-    pytest.importorskip("picard")
-    watch = Watch()
-    X, _ = Problem("tiny", 8, 2000, noise_std=0.2).make(0)
-    atoms = peers.Picard(random_state=0).fit(X, watch).components_
-    assert (atoms == peers.Picard(random_state=0).fit(X).components_).all()
-    assert len(watch.views) > 3
+def test_run_stores_every_cell_once(squares):
+    found, calls = squares
+    study.main(found, None, [])
+    study.main(found, None, [])
+    assert calls == [0, 1, 2]
+    assert [row["square"] for row in found.read()] == [0, 1, 4]
+    assert found.list_missing() == []
 
 
-def test_the_seconds_of_a_solver_end_with_its_fit_and_its_process(tmp_path):
-    slow = comparison.Comparison(comparison.Settings(path=tmp_path / "bench.jsonl", slow_limit=0.01), installed()[0])
-    job = fit.Job("MiniBatchDictionaryLearning", Problem("tiny", 8, 500), 0, 1)
-    assert slow._outcome(job, *job.problem.make(0)).reason == "over 0.01 s"
+def test_run_after_ctrl_c_measures_what_is_missing(results):
+    calls = []
+
+    def interrupt_once(cell):
+        calls.append(cell["number"])
+        if calls == [0, 1]:
+            raise KeyboardInterrupt
+        return {"square": 0}
+
+    found = make_study(interrupt_once)
+    with pytest.raises(SystemExit, match="resumes"):
+        study.main(found, None, [])
+    assert len(found.list_missing()) == 2
+    study.main(found, None, [])
+    assert calls == [0, 1, 1, 2]
 
 
-def test_report_renders_from_stored_lines(stored, tmp_path):
-    problem, path = stored
-    points = [iteration.Point("n", n=n, r=500) for n in (8, 16)]
-    iteration.measure_growth(points, repeats=1, threads=1, path=tmp_path / "growth.jsonl")
-    page, picture = report.write_report([problem], path.parent, tmp_path)
-    text = page.read_text()
-    assert f"| {problem.name} |" in text
-    assert f"### {problem.name}" in text
-    assert "FastICA logcosh" in text
-    assert picture.name == "bench-scaling.png"
-    assert picture.stat().st_size > 10_000
+def test_changed_solver_makes_all_cells_due(squares, monkeypatch):
+    found, calls = squares
+    study.main(found, None, [])
+    monkeypatch.setattr(study, "hash_core", lambda: "another")
+    assert len(found.list_missing()) == 3
+    study.main(found, None, [])
+    assert calls == [0, 1, 2, 0, 1, 2]
 
 
-def test_curves_are_drawn(stored):
-    problem, path = stored
-    row = times.row_of(problem, times.stored_rounds([problem], path)[problem.name])
-    assert row.ours_to_limit < float("inf")
-    assert row.ratio > 0
-    assert pictures.curves_figure([row]) is None  # the picture shows other problems
-    named = replace(problem, family="Table 1", n_features=100)
-    figure = pictures.curves_figure([replace(row, problem=named)])
-    assert len(figure.axes[0].lines) >= 2 * 3
+def test_failed_cell_is_named_and_tried_again(results, capsys):
+    def fail_at_one(cell):
+        if cell["number"] == 1:
+            raise ValueError("no square")
+        return {"square": np.float64(cell["number"] ** 2), "nan": float("nan")}
+
+    found = make_study(fail_at_one)
+    with pytest.raises(SystemExit, match="1 of 3 measurements failed"):
+        study.main(found, None, [])
+    assert "ValueError: no square" in capsys.readouterr().out
+    assert found.list_missing() == [{"number": 1}]
+    assert Store(found.path).records[study.key_of({"number": 1})].status == FAILED
+    assert found.read()[0]["nan"] is None
 
 
-def test_time_to_an_error_that_is_kept():
-    line = {"curve": [[1.0, 0.5], [2.0, 0.1], [3.0, 0.3], [4.0, 0.1], [5.0, 0.05]]}
-    assert times.time_to(line, 0.1) == 4.0
-    assert times.time_to(line, 0.6) == 1.0
-    assert times.time_to(line, 0.01) == float("inf")
+def test_missing_package_is_left_out(results, capsys):
+    def need_package(cell):
+        raise MissingPackageError("spams is not installed", name="spams")
+
+    with pytest.raises(SystemExit, match="left out"):
+        study.main(make_study(need_package), None, [])
+    assert "left out, spams is not installed" in capsys.readouterr().out
 
 
-def test_basins_are_counted_and_stored(tmp_path):
-    problem = Problem("tiny", 6, 600)
-    fits = basins.Fits(threads=1, path=tmp_path / "basins.jsonl")
-    basins.run_basins(fits, [problem], seeds=2)
-    basins.run_order(fits, [problem], seeds=1)
-    assert len(fits.store.records) == 2 * 2 + 2 * len(basins.ARRANGED)
-    again = basins.Fits(threads=1, path=tmp_path / "basins.jsonl")
-    assert again.store.records == fits.store.records
-    X, _ = basins.arranged(problem, 0, "sorted by length")
-    assert list((X**2).sum(1)) == sorted((X**2).sum(1))
+def test_small_form_and_only_store_no_other_cells(squares):
+    found, calls = squares
+    study.main(found, None, ["--small"])
+    assert (calls, found.read()) == ([0], [])
+    study.main(found, None, ["--only", "number 2"])
+    assert [row["number"] for row in found.read()] == [2]
 
 
-def test_a_machine_that_was_not_quiet_is_told():
-    assert (
-        tables.disturbance({"calm": [{"elldict": {"others": 0.02}}], "unknown": [{"elldict": {"others": None}}]}) == ""
-    )
-    assert "shared (60%)" in tables.disturbance({"shared": [{"elldict": {"others": 0.6}}]})
+def test_hash_of_core_is_that_of_its_sources(monkeypatch):
+    before = study.hash_core()
+    monkeypatch.setattr(study, "SOURCES", ("samples", "solver"))
+    study.hash_core.cache_clear()
+    assert study.hash_core() != before
+    study.hash_core.cache_clear()
 
 
-def test_files_benchmark_tells_memory_passes_and_rate(tmp_path, capsys):
-    with files.sample_file(tmp_path, 20_000, keep=False) as path:
-        files.fit_apart(path, 20_000)
-        files.compare_rates(path, repeats=1)
-    told = capsys.readouterr().out
-    for word in ("resident memory", "passes", "at best", "ratio"):
-        assert word in told
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.00123, "1.2 ms"), (0.0996, "0.1 s"), (3.21, "3.2 s"), (123.4, "123 s")]
+)
+def test_show_time_has_two_digits(seconds, text):
+    assert study.show_time(seconds) == text
 
 
-def test_an_adapter_of_before_is_told():
-    line = {"adapter": 1}
-    assert tables.earlier_adapters({"any": [{"elldict": line, "K-SVD": line}]}) == ""
-    told = tables.earlier_adapters({"any": [{"elldict": line, "FastICA exp, 1 thread": line}]})
-    assert "FastICA exp (adapter 1, today 2)" in told
+# All studies
 
 
-def test_ica_benchmark_tells_what_is_found_and_named(tmp_path, capsys):
-    """Gaussian sources are not sought where there are two; rows are stored and read back."""
-    problem = Sources(("Laplace", "Laplace", "uniform", "Gaussian", "Gaussian"), 4000)
-    store = Store(tmp_path / "ica.jsonl")
-    with store.writing():
-        rows = ica.run([problem, BlindSources()], 2, store)
-    told = capsys.readouterr().out
-    ours = [row for row in rows if row["stated"] is not None]
-    counts = [(row["found"], row["sought"], row["named_gaussian"], row["named"]) for row in ours]
-    assert counts == 3 * [(6, 6, 4, 4)] + 2 * [(6, 6, 0, 0)]
-    assert len(Store(tmp_path / "ica.jsonl").records) == len(rows) == told.count("\n") - 2
-    # four angles, each with a standard error below 2 / sqrt(r) = .032, take .002 from a correlation; ten times that
-    assert all(row["least_correlation"] > 0.98 for row in ours)
-    assert [row["error"] for row in ica.read_rows(store)] == [row["error"] for row in rows if "sine" in row["problem"]]
+@pytest.mark.parametrize("name", STUDIES)
+def test_study_is_named_like_its_module_and_has_distinct_cells(name):
+    found = STUDIES[name]
+    assert found.command.endswith(measure.STUDIES[name])
+    cells = [*found.cells, *found.long]
+    assert len({study.key_of(cell) for cell in cells}) == len(cells)
+    assert found.small
 
 
-def test_held_out_density_is_that_of_the_law_of_codes():
-    """Of Gaussian codes it is -(1 + log 2 pi) / 2 each, less what 80 bins cost.
+FAST = ("real", "rotation", "limit", "ica", "which_one", "stream", "checkpoint_cost", "ablation")
 
-    A bin is .07 wide in asinh(4 z), in which the density changes by a tenth: the square of that is lost. Counts cost
-    80 / 2r = .003 a code, and the mean over 5000 values of variance 1/2 has a standard error of .014 for two codes.
-    """
+
+@pytest.mark.parametrize("name", FAST)
+def test_smallest_form_of_study_gives_a_table(name, tmp_path):
+    """K-SVD, DictionaryLearning and clusters take longer: their tests are slow."""
+    cells = [cell for cell in STUDIES[name].small if "DictionaryLearning" not in cell.values()][:4]
+    rows = study.run(STUDIES[name], cells, tmp_path / "results.jsonl")
+    assert len(rows) == len(cells)
+    assert STUDIES[name].tabulate(rows).startswith("| ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*STUDIES} - {*FAST, "gpu"}))
+def test_smallest_form_of_long_study_gives_a_table(name):
+    line = [sys.executable, "-m", *STUDIES[name].command.split()[2:], "--small"]
+    result = subprocess.run(line, cwd=study.ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "\n| " in result.stdout
+
+
+def test_speed_stops_slow_methods(monkeypatch):
+    monkeypatch.setattr(speed, "LIMIT_SECONDS", 0.01)
+    row = {**speed.SMALL[-1], **speed.measure(speed.SMALL[-1])}
+    assert row["error"] is None
+    assert "> 10 ms" in speed.tabulate([row])
+
+
+# Real data
+
+
+def test_log_density_is_that_of_gaussian_codes():
+    """It is -(1 + log 2 pi) / 2 per code, up to the width of bins and the sampling error of 5000 values (0.014)."""
     Z = np.random.default_rng(0).standard_normal((20_000, 2))
     expected = -(1 + np.log(2 * np.pi))
-    assert measure_log_density(Z[:15_000], Z[15_000:]) == pytest.approx(expected, abs=0.05)
-    assert measure_log_density(Z, 100 * Z) > -1000  # beyond all training codes it is small, and not zero
+    assert data.measure_log_density(Z[:15_000], Z[15_000:]) == pytest.approx(expected, abs=0.05)
+    assert data.measure_log_density(Z, 100 * Z) > -1000  # small beyond all training codes, but not zero
 
 
-def test_rotations_differ_by_no_order_and_no_sign():
+def test_gain_of_rotation_to_laplace_sources_is_their_negentropy():
     rng = np.random.default_rng(0)
-    A = np.linalg.qr(rng.standard_normal((50, 50)))[0]
-    assert measure_difference(A, -A[rng.permutation(50)]) == pytest.approx(0, abs=1e-12)
-    # fourth powers of the entries of a random rotation are 3 / (n (n + 2)) in the mean
-    assert measure_difference(A, np.eye(50)) == pytest.approx(1 - 3 / 52, abs=0.01)
+    A = study.draw_rotation(6, rng)
+    split = data.divide(rng.laplace(size=(20_000, 6)) @ A)
+    found, _ = real.fit_elldict(split.train, 0)
+    assert 0.05 < data.measure_gain(split, study.make_orthonormal(found)) < 6 * 0.072  # nats per Laplace code
 
 
-def test_training_samples_are_white_and_blocks_stay_together():
+def test_divided_samples_are_white_and_blocks_stay_together():
     X = np.arange(4000)[:, None] * np.ones(5) + np.random.default_rng(0).standard_normal((4000, 5))
-    split = divide(X, None, blocks=True)
+    split = data.divide(X, blocks=True)
     assert split.train.shape == (3000, 5)
     np.testing.assert_allclose(split.train.T @ split.train / 3000, np.eye(5), atol=1e-8)
-    time = split.test[:, 0] * np.sign(split.test[-1, 0])
-    steps = np.diff(time)
-    assert np.sum(steps > 50 * np.median(np.abs(steps))) == 9  # ten blocks, three others between two of them
-    patches = cut_patches(np.arange(400.0).reshape(20, 20) ** 2, 4)
-    assert patches.shape[1] == 16
+    steps = np.abs(np.diff(split.test[:, 0]))
+    assert np.sum(steps > 50 * np.median(steps)) == 9  # ten blocks, with three others between two of them
+
+
+def test_patches_have_no_mean():
+    patches = data.cut_patches(np.arange(400.0).reshape(20, 20) ** 2, 4)
+    assert patches.shape == (data.MAX_SAMPLES, 16)
     np.testing.assert_allclose(patches.mean(axis=1), 0, atol=1e-9)
 
 
-def test_real_benchmark_tells_gains_and_reads_folders(tmp_path, capsys):
-    """Independent Laplace sources, mixed: every method gains what a rotation of Gaussian codes would not."""
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "mixed.npz", X=rng.laplace(size=(4000, 6)) @ rng.standard_normal((6, 6)))
-    np.save(tmp_path / "wrong.npy", np.zeros((3, 3, 3)))
-    mixed, wrong = list_folder(tmp_path, ["wro"])
-    assert (mixed.blocks, wrong.blocks) == (False, True)
-    with pytest.raises(ValueError, match="expected real samples as rows"):
-        wrong.load()
-    store = Store(tmp_path / "real.jsonl")
+def test_average_of_all_patches_is_the_image():
+    image = np.random.default_rng(0).random((20, 30))
+    np.testing.assert_allclose(denoise.average(denoise.cut_all(image), image.shape), image)
+
+
+# Data sets with known atoms
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_values_have_mean_zero_and_unit_variance(values):
+    found = VALUES[values](np.random.default_rng(0), (200_000,))
+    assert np.mean(found) == pytest.approx(0, abs=0.02)
+    assert np.var(found) == pytest.approx(1, abs=0.3 if values in ("t3", "lognormal") else 0.03)  # of large kurtosis
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_draws_samples_with_their_atoms(kind):
+    for setting in KINDS[kind].settings:
+        X, M = KINDS[kind].draw(np.random.default_rng(0), 8, 400, **setting)
+        assert X.shape == (400, len(M))
+        assert M.shape[1] == 8
+        assert np.all(np.isfinite(X))
+
+
+def make_row(true, stated, warnings=()):
+    return {"kind": "sparse", "true": true, "stated": stated, "warnings": list(warnings)}
+
+
+def test_error_bars_are_counted_by_warnings():
+    rows = [make_row(1e-3, 1.9e-3), make_row(1e-3, 2.1e-3), make_row(1e-3, 1e-4), make_row(1e-12, 1e-15)]
+    rows += [make_row(1e-3, 1e-1, ["RankWarning"]), make_row(1e-3, None, ["RankWarning"]), make_row(1e-3, 1e-15)]
+    assert error_bars.summarise(rows) == ["7", "40 %", "2", "2", "50 %", "1"]
+
+
+def test_error_bar_of_sparse_codes_with_noise_is_within_a_factor_of_two():
+    cells = [cell for cell in error_bars.CELLS if cell["kind"] == "sparse" and cell["noise"] == 0.3 and cell["n"] == 16]
+    row = error_bars.measure(cells[0])
+    assert row["warnings"] == []
+    assert 0.5 < error_bars.find_ratio(row) < 2
+
+
+def test_gaussian_sources_are_not_sought_if_there_are_several():
+    cells = [cell for cell in ica.CELLS if cell["sources"].get("gaussian")]
+    assert [np.sum(ica.draw(cell, 0)[2]) for cell in cells[:: len(ica.METHODS)]] == [13, 12]
+
+
+def test_bound_is_zero_without_noise_and_undefined_with_corruption():
+    row = {"n": 8, "r": 1000, "density": 0.3, "noise": 0.0, "corruption": 0.0}
+    assert limit.find_bound(row) == 0
+    assert limit.find_bound({**row, "noise": 0.2}) > 0
+    assert np.isnan(limit.find_bound({**row, "corruption": 1.0}))
+
+
+# Rotation
+
+
+def test_rotation_is_no_worse_than_gparotation_from_the_same_starts():
+    """R has stored the values it found, to a projected gradient of 1e-7."""
+    stored = rotation.read_gparotation()
+    assert len(stored) == 5 * 4 * 10  # examples; two criteria, rows normalised or not; starts
+    assert min(rotation.compare(row, L) for row, L in stored) >= -1e-8
+
+
+# Tables and the command that measures everything
+
+
+def test_table_says_if_it_is_of_another_version(squares, monkeypatch):
+    found, _ = squares
+    monkeypatch.setattr(tables, "load_study", lambda name: found)
+    assert tables.write_table("ica") == f"{tables.PLACEHOLDER}\n"
+    study.main(found, None, [])
+    assert tables.write_table("ica").splitlines()[2:] == ["| 0 | 0 |", "| 1 | 1 |", "| 2 | 4 |"]
+    with Store(found.path).writing():
+        pass
+    store = Store(found.path)
     with store.writing():
-        sets = real.run([mixed], 2, store)
-    real.print_verdict(sets)
-    told = capsys.readouterr().out
-    rows = {row["method"]: row for row in sets[0]}
-    assert len(Store(tmp_path / "real.jsonl").records) == len(rows) >= 3
-    # a Laplace code has .072 nats less entropy than a Gaussian one; a principal direction is a mixture of several
-    assert all(0.05 < row["gain"] < 6 * 0.072 for row in rows.values())
-    assert rows[real.OURS]["gain"] > 0.9 * rows["FastICA logcosh"]["gain"]
-    assert rows[real.OURS]["differ"] < 0.05
-    assert "| mixed (3000 x 6) |" in told
-    assert "of 1 sets" in told
+        store.add(Record({"number": 0}, DONE, {"square": 0}, "", {"core": "another"}))
+    *_, note = tables.write_table("ica").splitlines()
+    assert note.startswith("*1 of 3 measurements are missing, or of another version of the solver")
 
 
-def test_what_is_stored_of_real_data_is_printed_set_by_set(capsys):
-    """Lines of the table and of the verdict are those of the stored results."""
-    sets = real.print_stored(Store(real.RESULTS))
-    told = capsys.readouterr().out
-    assert [rows[0]["set"] for rows in sets][:2] == ["china.jpg, 8x8 patches", "flower.jpg, 8x8 patches"]
-    assert told.count("\n") == 2 + len(sets)
+def test_fill_writes_between_marks_and_refuses_unknown_names(monkeypatch):
+    monkeypatch.setattr(tables, "write_table", lambda name: f"{name}!\n")
+    page = "a\n<!-- table: real-short -->\nold\n<!-- end of table -->\nb"
+    filled = "a\n<!-- table: real-short -->\n\nreal-short!\n\n<!-- end of table -->\nb"
+    assert tables.fill(page) == tables.fill(filled) == filled
+    with pytest.raises(SystemExit, match="no table 'unknown'"):
+        tables.fill(page.replace("real-short", "unknown"))
+
+
+def test_measure_lists_what_is_due(results, capsys):
+    measure.main(["--list", "--only", "real", "faults"])
+    out = capsys.readouterr().out
+    assert "0 of   68" in out
+    assert "python -m experiments.campaign.faults" in out
+
+
+def test_measure_runs_commands_and_names_those_that_fail(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(measure, "FOLDER", tmp_path)
+    assert measure.run("measure --list --only real")
+    assert "benchmarks.real" in (tmp_path / "measure.txt").read_text()
+    assert not measure.run("measure --only nothing")
+    assert "invalid choice" in (tmp_path / "measure.txt").read_text()
+    monkeypatch.setattr(measure, "run", lambda command: "ica" not in command)
+    with pytest.raises(SystemExit, match=r"Failed: benchmarks\.ica --small"):
+        measure.main(["--small", "--only", "real", "ica"])

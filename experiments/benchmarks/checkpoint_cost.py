@@ -1,51 +1,57 @@
-"""What a checkpoint costs: seconds of a fit with and without one, taken in turns, and bytes of the file.
+"""The cost of checkpoints: time of a fit with one and without, in turns, and the size of the file.
 
-python -m experiments.benchmarks.checkpoint_cost
-
-Seconds of the clock, and of the cores: the latter say the same on a busy machine, but do not see waiting for the disk.
+python -m experiments.benchmarks.checkpoint_cost      # 1 minute
 """
 
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+import numpy as np
+
 from elldict import LpDictionaryLearning
-from elldict.datasets import make_bernoulli_gaussian
+from experiments.benchmarks.study import Cell, Row, Study, draw_model, main, show_time, time_it, write_table
 
-N_FEATURES, N_SAMPLES, REPEATS = 100, 40_000, 15
-OPTIONS: tuple[dict[str, Any], ...] = ({}, {"solver": "power", "refine": None})
-
-
-def seconds(model: LpDictionaryLearning, X: object, checkpoint: Path | None) -> tuple[float, float]:
-    clock, cores = time.perf_counter(), time.process_time()
-    model.fit(X, checkpoint=checkpoint)
-    return time.perf_counter() - clock, time.process_time() - cores
+OPTIONS: dict[str, dict[str, Any]] = {"default": {}, "power method": {"solver": "power", "refine": None}}
 
 
-def main() -> None:
-    X, _, _ = make_bernoulli_gaussian(N_SAMPLES, N_FEATURES, density=0.3, noise_std=0.4, random_state=0)
+def measure(cell: Cell) -> Row:
+    """Fit with and without a checkpoint, several times."""
+    X, _ = draw_model({**cell, "noise": 0.4}, dtype="float64")
+    model, pairs = LpDictionaryLearning(random_state=0, **OPTIONS[cell["method"]]), []
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "checkpoint")
-        for options in OPTIONS:
-            model = LpDictionaryLearning(random_state=0, **options)
-            pairs = []
-            for _ in range(REPEATS):
-                path.unlink(missing_ok=True)
-                pairs.append((seconds(model, X, None), seconds(model, X, path)))
-            size = path.stat().st_size / 1e6
-            print(f"{options or 'default'}: {model.n_passes_:.1f} passes, {size:.2g} MB", flush=True)
-            for kind, name in enumerate(("clock", "cores")):
-                without, with_one = (median(pair[which][kind] for pair in pairs) for which in (0, 1))
-                ratio = median(b[kind] / a[kind] for a, b in pairs)
-                print(
-                    f"  {name}: {1e3 * without:.0f} ms without, {1e3 * with_one:.0f} ms with: {ratio:.3f} times",
-                    flush=True,
-                )
+        path = Path(folder, "checkpoint.npz")
+        for _ in range(cell["repeats"]):
+            path.unlink(missing_ok=True)
+            _, without = time_it(lambda: model.fit(X))
+            _, with_one = time_it(lambda: model.fit(X, checkpoint=path))
+            pairs.append((without, with_one))
+        size = path.stat().st_size
+    without, with_one = np.median(pairs, axis=0)
+    return {"without": without, "with": with_one, "ratio": np.median([b / a for a, b in pairs]), "bytes": size}
 
+
+def tabulate(rows: list[Row]) -> str:
+    """Write one line per method."""
+    lines = [
+        [
+            row["method"],
+            f"{row['r']} x {row['n']}",
+            show_time(row["without"]),
+            show_time(row["with"]),
+            f"{row['ratio']:.3f}",
+            f"{row['bytes'] / 1e6:.2g} MB",
+        ]
+        for row in rows
+    ]
+    return write_table(["fit", "samples", "time without a checkpoint", "with one", "ratio", "file"], lines)
+
+
+CELLS = [{"n": 100, "r": 40_000, "method": method, "repeats": 9} for method in OPTIONS]
+SMALL = [{"n": 20, "r": 4000, "method": method, "repeats": 2} for method in OPTIONS]
+STUDY = Study("checkpoint_cost", 1, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
-    main()
+    main(STUDY, __doc__)

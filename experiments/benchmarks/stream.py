@@ -1,199 +1,100 @@
-"""Streams: how close one pass comes to a fit of all samples, and how well it follows a dictionary that rotates.
+"""Streams: one pass in batches compared with a fit to all samples; and a dictionary that rotates.
 
-python -m experiments.benchmarks.stream             # all, about ten minutes on one core; writes docs/images/stream.png
-python -m experiments.benchmarks.stream --quick     # a tenth of the samples, no picture
+python -m experiments.benchmarks.stream             # 8 minutes
 
-Times are of the wall clock and told for orientation; errors are what is measured.
+Bernoulli-Gaussian codes of density 0.2, batches of 2000 samples. While the dictionary rotates, errors are means over
+the second half of the stream; predicted is the Cramer-Rao bound for the samples that are remembered, plus the rotation
+during the mean age of a sample.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import scipy.linalg
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from elldict import LpDictionaryLearning
-from elldict._old.report.style import LIGHT
-from elldict.datasets import make_bernoulli_gaussian
 from elldict.metrics import recovery_error
 from elldict.theory import cramer_rao_bound, expected_error
-from experiments import IMAGES, ROOT
+from experiments.benchmarks import study
+from experiments.benchmarks.study import Cell, Row, Study
 
-PICTURE = IMAGES / "stream.png"
 DENSITY, BATCH = 0.2, 2000
-HALF_LIVES = (2_000.0, 8_000.0, 32_000.0)
-SPEEDS = (0.0, *np.geomspace(3e-8, 1e-5, 6))
-Matrix = NDArray[np.float64]
+HALF_LIVES = (2_000, 8_000, 32_000)
+SPEEDS = (0.0, 3e-8, 3e-7, 3e-6)  # radians per sample
 
 
-@dataclass(frozen=True)
-class Trace:
-    """Errors of a stream on its way."""
-
-    seen: list[int]
-    errors: list[float]
-    bars: list[float]
-    seconds: float
-
-
-def followed(
-    model: LpDictionaryLearning, batches: Iterator[tuple[Matrix, Matrix]], half_life: float | None = None
-) -> Trace:
-    """Feed batches, each with the dictionary it was made of."""
-    trace, began = Trace([], [], [], 0.0), time.perf_counter()
-    for X, dictionary in batches:
-        model.partial_fit(X, half_life=half_life)
-        if not hasattr(model, "components_"):  # samples are collected for the first fit
-            continue
-        trace.seen.append(model.n_samples_seen_)
-        trace.errors.append(recovery_error(model.components_, dictionary))
-        trace.bars.append(model.expected_error_)
-    return Trace(trace.seen, trace.errors, trace.bars, time.perf_counter() - began)
-
-
-def at_rest(X: Matrix, dictionary: Matrix) -> Iterator[tuple[Matrix, Matrix]]:
-    for start in range(0, len(X), BATCH):
-        yield X[start : start + BATCH], dictionary
-
-
-def rotating(X: Matrix, dictionary: Matrix, speed: float) -> Iterator[tuple[Matrix, Matrix]]:
-    """Every atom moves by about `speed` with each sample."""
-    n = len(dictionary)
+def measure(cell: Cell) -> Row:
+    """Feed batches, rotating the dictionary if asked to; fit all samples if it does not rotate."""
+    n, speed, half_life = cell["n"], cell["speed"], cell["half_life"]
+    X, dictionary = study.draw_model(cell, density=DENSITY)
     turn = np.random.default_rng(0).standard_normal((n, n))
     turn = (turn - turn.T) * math.sqrt(n) / np.linalg.norm(turn - turn.T)
     step, rotation = scipy.linalg.expm(speed * BATCH * turn), np.eye(n)
-    for batch, _ in at_rest(X, dictionary):
-        yield batch @ rotation, dictionary @ rotation
+    model, seen, errors, stated, took = LpDictionaryLearning(refine=cell["refine"]), [], [], [], 0.0
+    for start in range(0, len(X), BATCH):
+        batch = X[start : start + BATCH] @ rotation.astype(np.float32)
+        _, seconds = study.time_it(lambda: model.partial_fit(batch, half_life=half_life))  # noqa: B023  called at once
+        took += seconds
+        if hasattr(model, "components_"):
+            seen.append(model.n_samples_seen_)
+            errors.append(max(recovery_error(model.components_, (dictionary @ rotation).astype(np.float32)), 0.0))
+            stated.append(model.expected_error_)
         rotation = rotation @ step
+    if half_life is not None:
+        half = len(errors) // 2
+        return {"error": np.mean(errors[half:]), "stated": np.mean(stated[half:])}
+    whole, seconds = study.time_it(lambda: LpDictionaryLearning(refine=cell["refine"], error_bars=False).fit(X))
+    some = np.unique(np.geomspace(1, len(seen), 40).astype(int)) - 1
+    fit = {"fit_error": max(recovery_error(whole.components_, dictionary), 0.0), "fit_seconds": seconds}
+    path = [[seen[i], errors[i]] for i in some]
+    return {"error": errors[-1], "stated": stated[-1], "seconds": took, **fit, "path": path}
 
 
-def one_pass(n_samples: int, noise_std: float, n: int = 64, seed: int = 0) -> dict[str, Trace]:
-    """A stream beside fits of all its samples."""
-    X, dictionary, _ = make_bernoulli_gaussian(
-        n_samples, n, density=DENSITY, noise_std=noise_std, dtype="float32", random_state=seed
-    )
-    setting: dict[str, Any] = {"n_features": n, "n_samples": n_samples, "density": DENSITY, "noise_std": noise_std}
-    bound, theory = cramer_rao_bound(**setting), expected_error(3, **setting)
-    print(f"\nn={n}, {n_samples} samples, density {DENSITY}, noise {noise_std}: error in per cent (seconds)")
-    traces = {}
-    for name, refine in (("l3", None), ("default", "auto")):
-        trace = followed(LpDictionaryLearning(refine=refine, random_state=0), at_rest(X, dictionary))
-        began = time.perf_counter()
-        batch = LpDictionaryLearning(refine=refine, random_state=0).fit(X)
-        seconds = time.perf_counter() - began
-        error = recovery_error(batch.components_, dictionary)
-        limit = theory if refine is None else bound
-        ratio = f"{trace.errors[-1] / error:.3f}" if error > 1e-9 else "both exact"
-        print(
-            f"  {name:8s} stream {100 * trace.errors[-1]:.5f} (bar {100 * trace.bars[-1]:.5f}; {trace.seconds:.0f} s)"
-            f"  batch {100 * error:.5f} ({seconds:.0f} s)  ratio {ratio}  theory {100 * limit:.5f}",
-            flush=True,
-        )
-        traces[name] = trace
-    return traces
+def predict(row: Row) -> float:
+    """Compute the error that theory predicts."""
+    setting: Any = {"n_features": row["n"], "density": DENSITY, "noise_std": row["noise"]}
+    if row["half_life"] is None:
+        if row["refine"] is None:
+            return expected_error(3, n_samples=row["r"], **setting)
+        return cramer_rao_bound(n_samples=row["r"], **setting) if row["noise"] else 0.0
+    remembered = round(2 * row["half_life"] / math.log(2))
+    lag = row["speed"] * row["half_life"] / math.log(2)
+    return float(cramer_rao_bound(n_samples=remembered, **setting) + 2 * lag**2)
 
 
-def tracking(n_samples: int, n: int = 32, noise_std: float = 0.2) -> dict[float, list[tuple[float, float, float]]]:
-    """Mean error, and mean error bar, over the second half of the stream, by half life and speed."""
-    X, dictionary, _ = make_bernoulli_gaussian(n_samples, n, density=DENSITY, noise_std=noise_std, random_state=0)
-    print(f"\nrotating, n={n}, noise {noise_std}: error in per cent (error bar; theory) at each speed per sample")
-    print("  half life  " + "".join(f"{speed:26.1e}" for speed in SPEEDS))
-    table = {}
-    for half_life in HALF_LIVES:
-        rows = []
-        for speed in SPEEDS:
-            model = LpDictionaryLearning(random_state=0)
-            trace = followed(model, rotating(X, dictionary, speed), half_life)
-            half = len(trace.errors) // 2
-            rows.append((float(speed), float(np.mean(trace.errors[half:])), float(np.mean(trace.bars[half:]))))
-        table[half_life] = rows
-        cells = (
-            f"{100 * e:.4f} ({100 * b:.4f}; {100 * predicted(s, half_life, n, noise_std):.4f})" for s, e, b in rows
-        )
-        print(f"  {half_life:9.0f}  " + "".join(f"{cell:>26s}" for cell in cells), flush=True)
-    return table
+def tabulate(rows: list[Row]) -> str:
+    """Write one pass compared with a fit, then errors while the dictionary rotates."""
+    lines = []
+    for row in rows:
+        if row["half_life"] is None:
+            name = "l_3" if row["refine"] is None else "default"
+            errors = [study.show_error(row[key], 1e-6) for key in ("error", "stated", "fit_error")]
+            times = [study.show_time(row["seconds"]), study.show_time(row["fit_seconds"])]
+            lines.append([f"{row['noise']:g}", name, *errors, study.show_error(predict(row), 1e-6), *times])
+    head = ["noise", "method", "stream", "its error bar", "fit to all samples", "theory", "time: stream", "fit"]
+    text = study.write_table(head, lines)
+    moving = [row for row in rows if row["half_life"] is not None]
+    speeds = sorted({row["speed"] for row in moving})
+    lines = []
+    for (half_life,), found in study.group(moving, "half_life").items():
+        values = {row["speed"]: (row["error"], row["stated"], predict(row)) for row in found}
+        cells = [" / ".join(map(study.show_error, values.get(speed, ()))) for speed in speeds]
+        lines.append([f"{half_life}", *cells])
+    if lines:
+        text += "\nRotating dictionary: error / its error bar / prediction, by radians per sample.\n\n"
+        text += study.write_table(["half life", *(f"{speed:g}" for speed in speeds)], lines)
+    return text
 
 
-def predicted(speed: float, half_life: float, n: int, noise_std: float) -> float:
-    """Noise of the samples that are remembered, and the way the atoms go during the mean age of a sample."""
-    n_samples = round(2 * half_life / math.log(2))
-    bound = cramer_rao_bound(n_features=n, n_samples=n_samples, density=DENSITY, noise_std=noise_std)
-    return bound + 2 * (speed * half_life / math.log(2)) ** 2
-
-
-def draw(traces: dict[str, Trace], table: dict[float, list[tuple[float, float, float]]], noise_std: float) -> None:
-    with mpl.rc_context({"font.size": 14, "text.color": LIGHT.ink, "axes.labelcolor": LIGHT.ink}):
-        figure = Figure(figsize=(14, 5.6), facecolor=LIGHT.card, layout="constrained")
-        left, right = figure.subplots(1, 2)
-        draw_pass(left, traces, noise_std)
-        draw_tracking(right, table)
-        for axes in (left, right):
-            axes.set_facecolor(LIGHT.card)
-            axes.grid(color=LIGHT.line, linewidth=0.8)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.legend(frameon=False, fontsize=12)
-        figure.savefig(PICTURE, dpi=150)
-    print(f"\nwrote {PICTURE.relative_to(ROOT)}")
-
-
-def draw_pass(axes: Axes, traces: dict[str, Trace], noise_std: float, n: int = 64) -> None:
-    seen = np.geomspace(traces["l3"].seen[1], traces["l3"].seen[-1], 60)
-    for name, colour, label in (("l3", LIGHT.curves[0], "ℓ₃"), ("default", LIGHT.curves[1], "default")):
-        trace = traces[name]
-        axes.loglog(trace.seen, 100 * np.array(trace.errors), color=colour, linewidth=3, label=f"stream, {label}")
-        setting: dict[str, Any] = {"n_features": n, "density": DENSITY, "noise_std": noise_std}
-        theory = [
-            expected_error(3, n_samples=int(r), **setting)
-            if name == "l3"
-            else cramer_rao_bound(n_samples=int(r), **setting)
-            for r in seen
-        ]
-        words = "theory of a fit to all" if name == "l3" else "Cramér–Rao bound"
-        axes.loglog(
-            seen,
-            100 * np.array(theory),
-            color=LIGHT.ink,
-            linewidth=1.4,
-            linestyle=":" if name == "l3" else "--",
-            label=words,
-        )
-    axes.set(xlabel="samples seen, each once", ylabel="error of the atoms, %")
-    axes.set_title(f"One pass is enough (n = {n}, noise {noise_std})", loc="left", fontsize=15)
-
-
-def draw_tracking(axes: Axes, table: dict[float, list[tuple[float, float, float]]], n: int = 32) -> None:
-    for colour, (half_life, rows) in zip(LIGHT.curves, table.items(), strict=True):
-        moving = [row for row in rows if row[0] > 0]
-        speeds = np.geomspace(moving[0][0], moving[-1][0], 60)
-        axes.loglog(
-            [row[0] for row in moving], [100 * row[1] for row in moving], "o", color=colour, markersize=9,
-            label=f"half life {half_life:,.0f}",
-        )  # fmt: skip
-        axes.loglog(speeds, [100 * predicted(s, half_life, n, 0.2) for s in speeds], color=colour, linewidth=1.6)
-    axes.set(xlabel="rotation of an atom per sample, radians", ylabel="error of the atoms, %")
-    axes.set_title("Forget as fast as the dictionary turns (lines: theory)", loc="left", fontsize=15)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    share = 10 if quick else 1
-    traces = {noise: one_pass(1_000_000 // share, noise) for noise in (0.0, 0.2, 0.4)}
-    table = tracking(200_000 // share)
-    if not quick:
-        draw(traces[0.2], table, 0.2)
-
+NAMES = ("n", "r", "noise", "refine", "speed", "half_life")
+SETTINGS = [(64, 1_000_000, noise, refine, 0.0, None) for noise in (0.0, 0.2, 0.4) for refine in (None, "auto")]
+MOVING = [(32, 200_000, 0.2, "auto", speed, half_life) for half_life in HALF_LIVES for speed in SPEEDS]
+CELLS: list[Cell] = [dict(zip(NAMES, values, strict=True)) for values in (*SETTINGS, *MOVING)]
+SMALL = [{**cell, "n": 8, "r": 20_000} for cell in (CELLS[3], CELLS[-1])]
+STUDY = Study("stream", 8, measure, tabulate, CELLS, SMALL)
 
 if __name__ == "__main__":
-    main()
+    study.main(STUDY, __doc__)

@@ -1,1 +1,1 @@
-"""Campaigns: many data sets, files and faults at once, to find where elldict does not do what it says."""
+"""Campaigns: hundreds of difficult data sets, damaged files and injected faults."""

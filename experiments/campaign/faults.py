@@ -1,227 +1,234 @@
-"""Let faults happen to fits from every source: whatever ends, ends right, and whatever is resumed ends the same.
+"""Injected faults: a fit is killed or interrupted, the disk is full, samples change, a worker is lost.
 
-python -m experiments.campaign.faults                # 200 faults, some minutes
-python -m experiments.campaign.faults --n 40 --seed 3
-python -m experiments.campaign.faults --only 17      # one fault again
+python -m experiments.campaign.faults                  # 40 faults of each of 7 kinds, 8 minutes
+python -m experiments.campaign.faults --only killed
 
-A fit is killed, terminated or interrupted at a random moment, the disk is full, memory is short, samples change under
-its hands, a worker of a cluster is lost. It may end by an error. It must not end with other numbers than an undisturbed
-fit, never end, or leave a file that is half written; and once all is well again, it is resumed from its checkpoint and
-has to end as the undisturbed one, to the last bit.
+A fit may end with an error. It must not end with other numbers than an undisturbed fit, nor never, nor leave a file
+that is half written; and when all is well again, it is resumed from its checkpoint and ends with the same bits.
 """
 
 from __future__ import annotations
 
-import argparse
-import random
+import multiprocessing as mp
+import os
+import resource
 import shutil
+import signal
 import sys
 import tempfile
-import time
+import threading
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from experiments.campaign.fault_fits import (
-    CHANGES,
-    FAULTS,
-    FITS,
-    SIGNALS,
-    SOURCES,
-    End,
-    Plan,
-    make_context,
-    read_answer,
-    run_fit,
-    write_sources,
-)
+import numpy as np
 
-LOST_WORKER = "worker lost"
+from elldict import LpDictionaryLearning, checkpoint, load
+from elldict.datasets import make_bernoulli_gaussian
+from elldict.model_file import pack
+from experiments.benchmarks.scaling import kill_worker, load_chunks, open_cluster
+from experiments.benchmarks.study import Cell, Row, Study, main, no_warnings, write_table
+from experiments.peers.base import required
 
-MOST_WRITES = 8
-"""Writes among which the first that finds the disk full is drawn: of the checkpoint, and of the parts of the model."""
-
-FILE_SOURCES = ("npy", "zarr", "parquet", "command line")
-FILE_FAULTS = (*CHANGES, "no memory for rows")
-"""Faults that only sources in files have."""
-
-PROBLEMS = ("wrong answer", "hang", "half-written file", "not resumed")
+FITS: dict[str, dict[str, Any]] = {"default": {}, "power": {"solver": "power", "max_iter": 25, "tol": 1e-12}}
+SOURCES = ("array", "x.npy", "x.parquet")
+MOST_SECONDS = 60.0  # for a fit that takes a second
+PROBLEMS = ("other numbers", "hangs", "half-written file", "not resumed")
+LOST_WORKER = "lost worker"
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a fault led to."""
-
-    fault: str
-    source: str
-    told: str  # how the fit ended
-    problems: tuple[str, ...] = ()
-
-
-@dataclass
-class Campaign:
-    """Undisturbed fits, and those to which something happens."""
+class Plan:
+    """A fit in a process of its own, and what happens to it."""
 
     folder: Path
-    seed: int
-    fits: tuple[str, ...] = tuple(FITS)
-    context: Any = field(default_factory=make_context)
-    undisturbed: dict[tuple[str, str], tuple[Any, End]] = field(default_factory=dict)
-    cluster: Any = None
+    source: str
+    fit: str
+    fault: str = ""
+    iteration: int = 0  # at which it happens
+    delay: float = 0.0  # seconds after it
 
-    def __post_init__(self) -> None:
-        (self.folder / "sources").mkdir()
-        write_sources(self.folder / "sources", self.seed)
-
-    def try_fault(self, number: int, faults: tuple[str, ...]) -> Outcome:
-        """Let a fault happen, the one of this number."""
-        rng = random.Random(f"{self.seed} {number}")
-        fault = faults[number % len(faults)]
-        if fault == LOST_WORKER:
-            return self.lose_worker(rng)
-        fit, source = rng.choice(self.fits), rng.choice(FILE_SOURCES if fault in FILE_FAULTS else SOURCES)
-        answer, end = self.fit_undisturbed(source, fit)
-        plan = Plan(self.make_folder(), source, fit, fault=fault, amount=rng.random())
-        plan = replace(plan, at=rng.randrange(count_moments(fault, end)))
-        found = run_fit(self.context, plan, SIGNALS.get(fault), rng.uniform(0, 0.005))
-        problems = tuple(self.judge(plan, found, answer))
-        shutil.rmtree(plan.folder)
-        return Outcome(fault, source, found.told or f"exit code {found.code}", problems)
-
-    def judge(self, plan: Plan, found: End, answer: Any) -> Iterator[str]:
-        """Problems with how a fit ended, and with how it goes on."""
-        if found.code is None:
-            yield "hang"
-        output = plan.folder / plan.output
-        if (found.told == "done" or output.exists()) and not is_answer(output, answer):
-            yield "half-written file" if found.told != "done" else "wrong answer"
-        if plan.fault != "kill" and any(plan.folder.rglob(".*.tmp")):  # nobody cleans up after a kill
-            yield "half-written file"
-        output.unlink(missing_ok=True)
-        if plan.fault in CHANGES:
-            self.restore(plan)
-        resumed = run_fit(self.context, replace(plan, fault=""))
-        if resumed.told != "done" or not is_answer(output, answer):
-            yield f"not resumed: {resumed.told}" if resumed.told != "done" else "wrong answer"
-
-    def fit_undisturbed(self, source: str, fit: str) -> tuple[Any, End]:
-        """Answer and end of a fit to which nothing happens; that of the array is the answer of all sources."""
-        if (source, fit) not in self.undisturbed:
-            plan = Plan(self.make_folder(), source, fit)
-            end = run_fit(self.context, plan)
-            answer = read_answer(plan.folder / plan.output)
-            if end.told != "done" or answer is None:
-                raise SystemExit(f"the undisturbed fit of {source} failed: {end}")
-            self.undisturbed[source, fit] = answer, end
-        return self.undisturbed[source, fit]
-
-    def make_folder(self) -> Path:
-        """Samples with the dates of the first ones, by which a checkpoint knows them."""
-        folder = Path(tempfile.mkdtemp(dir=self.folder))
-        return Path(shutil.copytree(self.folder / "sources", folder, dirs_exist_ok=True, copy_function=shutil.copy2))
-
-    def restore(self, plan: Plan) -> None:
-        """Put the samples back, with their dates."""
-        shutil.copytree(self.folder / "sources", plan.folder, dirs_exist_ok=True, copy_function=shutil.copy2)
-
-    def lose_worker(self, rng: random.Random) -> Outcome:
-        """Kill a worker of a cluster in the middle of a fit."""
-        self.cluster = self.cluster or LostWorkers(self.folder, self.seed)
-        return self.cluster.lose_one(rng)  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        """End the cluster, if there is one."""
-        if self.cluster is not None:
-            self.cluster.clusters.close()
+    @property
+    def samples(self) -> Path:
+        """File of the samples."""
+        return self.folder / ("x.npy" if self.source == "array" else self.source)
 
 
-class LostWorkers:
-    """Fits on a cluster of two workers; what is slow to import and to begin is here."""
-
-    def __init__(self, folder: Path, seed: int) -> None:
-        from experiments.campaign import kill_workers  # noqa: PLC0415
-
-        kill_workers.keep_lost_workers()
-        self.kills = kill_workers
-        self.cases = [kill_workers.Case.made(name, seed, folder) for name in ("power", "default")]
-        self.clusters = kill_workers.Clusters(2)
-
-    def lose_one(self, rng: random.Random) -> Outcome:
-        """Kill one, and compare the answer with that in memory."""
-        client, case, kind = self.clusters.client(), rng.choice(self.cases), rng.choice(self.kills.KINDS)
-        killer = self.kills.Killer(client, rng.randrange(case.n_moments), rng.uniform(0, 0.1), rng.randrange(2))
-        _, apart = self.kills.one_kill(client, case, killer, kind)
-        problems = () if apart == 0 else (f"wrong answer: {apart:.2g} apart",)
-        return Outcome(LOST_WORKER, "dask", "done", problems if killer.killed else ("no worker was killed", *problems))
+def send(number: int) -> Callable[[Plan], None]:
+    """Make the fault that sends a signal to this process."""
+    return lambda plan: threading.Timer(plan.delay, os.kill, (os.getpid(), number)).start()
 
 
-def count_moments(fault: str, undisturbed: End) -> int:
-    """Number of moments at which a fault may happen: writes, passes or records of the undisturbed fit."""
-    if fault == "disk full":
-        return MOST_WRITES
-    n_records = undisturbed.n_records  # of every pass one, and one of what the callback said
-    return max(1, n_records // 2) if fault.startswith("no memory") else n_records
+def fill_disk(plan: Plan) -> None:
+    """Let every file end after some bytes, as if the disk were full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(plan.delay * 1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
-def is_answer(path: Path, answer: Any) -> bool:
-    """Whether a file holds this answer, to the last bit; one that cannot be read does not."""
+FAULTS: dict[str, Callable[[Plan], None]] = {
+    "killed": send(signal.SIGKILL),
+    "terminated": send(signal.SIGTERM),
+    "interrupted": send(signal.SIGINT),
+    "disk full": fill_disk,
+    "samples changed": lambda plan: write_samples(plan.folder, seed=1),
+    "samples truncated": lambda plan: os.truncate(plan.samples, plan.samples.stat().st_size // 2),
+}
+
+
+def write_samples(folder: Path, seed: int = 0) -> None:
+    """Write the samples in two formats."""
+    X, _, _ = make_bernoulli_gaussian(3000, 8, density=0.3, noise_std=0.2, random_state=seed)
+    np.save(folder / "x.npy", X)
+    table = required("pyarrow", "pyarrow").table({f"c{i}": column for i, column in enumerate(X.T)})
+    required("pyarrow.parquet", "pyarrow").write_table(table, folder / "x.parquet")
+
+
+def fit_here(plan: Plan, connection: Connection[Any, Any]) -> None:
+    """Fit with a checkpoint that is written after every step, let the fault happen, and save the model."""
+    count = 0
+
+    def watch(_: Any) -> None:
+        nonlocal count
+        count += 1
+        if plan.fault and count == plan.iteration:
+            FAULTS[plan.fault](plan)
+
+    path, told = plan.folder / "checkpoint.npz", "done"
     try:
-        return bool(read_answer(path) == answer)
-    except ValueError:
-        return False
+        with ExitStack() as stack, no_warnings():
+            stack.enter_context(patch.object(checkpoint, "SHARE_OF_TIME", 1e9))
+            for module in [module for name, module in sys.modules.items() if name.startswith("elldict.")]:
+                if hasattr(module, "STORED_BYTES"):  # samples in files are read in every pass
+                    stack.enter_context(patch.object(module, "STORED_BYTES", 1000))
+            X: Any = np.load(plan.samples) if plan.source == "array" else plan.samples
+            model = LpDictionaryLearning(random_state=0, **FITS[plan.fit])
+            model.fit(X, checkpoint=path, resume=path.exists(), callback=watch)
+            model.save(plan.folder / "model.npz", overwrite=True)
+    except BaseException as error:  # also Ctrl-C
+        told = type(error).__name__
+    connection.send((told, count))
 
 
-def run(
-    folder: Path, seed: int, numbers: list[int], faults: tuple[str, ...], fits: tuple[str, ...] = tuple(FITS)
-) -> Iterator[tuple[int, Outcome]]:
-    """What each fault leads to."""
-    campaign = Campaign(folder, seed, fits)
+def run_fit(plan: Plan) -> tuple[str, int]:
+    """Run a fit to its end; return how it ended ("hangs" if it had to be ended), and its number of iterations."""
+    context: Any = mp.get_context("forkserver")
+    context.set_forkserver_preload(["elldict.estimator", "experiments.benchmarks.scaling", "pyarrow.parquet"])
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=fit_here, args=(plan, there), daemon=True)
+    process.start()
+    there.close()
+    process.join(MOST_SECONDS)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        return "hangs", 0
     try:
-        for number in numbers:
-            yield number, campaign.try_fault(number, faults)
-    finally:
-        campaign.close()
+        told: tuple[str, int] = here.recv()
+    except EOFError:
+        return f"exit code {process.exitcode}", 0
+    return told
 
 
-def make_table(found: list[Outcome]) -> str:
-    """Faults by kind: how many ended the fit, and what went wrong."""
-    lines = [f"{'fault':<20}{'tried':>7}{'ended it':>10}" + "".join(f"{problem:>19}" for problem in PROBLEMS)]
-    for fault in dict.fromkeys(outcome.fault for outcome in found):
-        of_fault = [outcome for outcome in found if outcome.fault == fault]
-        n_ended = sum(outcome.told != "done" for outcome in of_fault)
-        counts = Counter(problem.partition(":")[0] for outcome in of_fault for problem in outcome.problems)
-        lines.append(f"{fault:<20}{len(of_fault):>7}{n_ended:>10}" + "".join(f"{counts[p]:>19}" for p in PROBLEMS))
-    return "\n".join(lines)
+def read_answer(folder: Path) -> Any:
+    """Read a saved model, without the seconds of its history; None if it is absent or damaged."""
+    try:
+        header, arrays = pack(load(folder / "model.npz"))
+    except (FileNotFoundError, ValueError):
+        return None
+    arrays["history"] = arrays["history"][:, :-1]
+    return repr(header), {name: array.tobytes() for name, array in arrays.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--n", type=int, default=200)
-    parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="these faults alone")
-    options = parser.parse_args()
-    if sys.platform == "win32":
-        raise SystemExit("signals and limits are a matter of POSIX")
-    found, began, faults = [], time.perf_counter(), (*FAULTS, LOST_WORKER)
-    with tempfile.TemporaryDirectory() as folder:
-        for number, outcome in run(Path(folder), options.seed, options.only or list(range(options.n)), faults):
-            found.append(outcome)
-            if outcome.problems or options.only:
-                what = ", ".join(outcome.problems) or "as it should be"
-                print(
-                    f"{number} (seed {options.seed}), {outcome.fault}, {outcome.source}: {outcome.told}; {what}",
-                    flush=True,
-                )
-    n_wrong = sum(bool(outcome.problems) for outcome in found)
-    print(make_table(found))
-    sources = Counter(outcome.source for outcome in found)
-    print("sources: " + ", ".join(f"{name} {count}" for name, count in sorted(sources.items())))
-    minutes = (time.perf_counter() - began) / 60
-    print(f"seed {options.seed}: {n_wrong} of {len(found)} faults led to something wrong; {minutes:.1f} minutes")
-    raise SystemExit(1 if n_wrong else 0)
+@cache
+def fit_undisturbed(fit: str, source: str) -> tuple[Any, int]:
+    """Return the answer and the number of iterations of a fit to which nothing happens."""
+    with tempfile.TemporaryDirectory() as name:
+        write_samples(Path(name))
+        told, n_iterations = run_fit(Plan(Path(name), source, fit))
+        if told != "done":
+            raise RuntimeError(f"the undisturbed fit of {source} failed: {told}")
+        return read_answer(Path(name)), n_iterations
 
+
+def try_fault(fault: str, number: int) -> tuple[str, list[str]]:
+    """Let a fault happen at a random moment; return how the fit ended, and what went wrong."""
+    rng, problems = np.random.default_rng([number, len(fault)]), []
+    source = str(rng.choice(SOURCES[1:] if fault.startswith("samples") else SOURCES))
+    fit = str(rng.choice(list(FITS)))
+    answer, n_iterations = fit_undisturbed(fit, source)
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as original:
+        folder = Path(name)
+        write_samples(folder)
+        shutil.copytree(folder, original, dirs_exist_ok=True)
+        plan = Plan(folder, source, fit, fault, int(rng.integers(1, n_iterations + 1)), float(rng.uniform(0, 0.01)))
+        told, _ = run_fit(plan)
+        if told == "hangs":
+            problems.append("hangs")
+        if (folder / "model.npz").exists() and read_answer(folder) != answer:
+            problems.append("other numbers" if told == "done" else "half-written file")
+        if fault not in ("killed", "terminated") and any(folder.glob(".*.tmp")):  # a killed process cannot clean up
+            problems.append("half-written file")
+        (folder / "model.npz").unlink(missing_ok=True)
+        shutil.copytree(original, folder, dirs_exist_ok=True)
+        again, _ = run_fit(replace(plan, fault=""))
+        if again != "done" or read_answer(folder) != answer:
+            problems.append("other numbers" if again == "done" else "not resumed")
+    place = f"({number}: {fit}, {source}, iteration {plan.iteration}; ended: {told}, resumed: {again})"
+    return told, [f"{problem} {place}" for problem in problems]
+
+
+def lose_worker(client: Any, path: Path, number: int) -> tuple[str, list[str]]:
+    """Kill a worker of a cluster at a random iteration, and compare the fit with that of an array."""
+    rng, count = np.random.default_rng(number), 0
+    options = {"error_bars": False, "random_state": 0, **FITS[str(rng.choice(list(FITS)))]}
+    expected = LpDictionaryLearning(**options).fit(np.load(path))
+    iteration = int(rng.integers(1, expected.n_iter_ + 1))
+
+    def watch(_: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == iteration:
+            kill_worker(client, number)
+
+    client.wait_for_workers(2, timeout=120)
+    model = LpDictionaryLearning(**options).fit(load_chunks(path, 9), callback=watch)
+    is_same = np.array_equal(model.components_, expected.components_)
+    return "done", [] if is_same else [f"other numbers ({number}: {options}, iteration {iteration})"]
+
+
+def measure(cell: Cell) -> Row:
+    """Let a fault happen several times; count what went wrong."""
+    with ExitStack() as stack:
+        stack.enter_context(no_warnings())
+        if cell["fault"] == LOST_WORKER:
+            path, client = Path(stack.enter_context(tempfile.TemporaryDirectory()), "x.npy"), open_cluster(2)
+            np.save(path, make_bernoulli_gaussian(60_000, 16, density=0.2, noise_std=0.2, random_state=0)[0])
+            workers = stack.enter_context(client)
+            found = [lose_worker(workers, path, number) for number in range(cell["n"])]
+        else:
+            found = [try_fault(cell["fault"], number) for number in range(cell["n"])]
+    notes = [problem for _, problems in found for problem in problems]
+    print("".join(f"\n  {note}" for note in notes), end=" ")
+    counts = Counter(note.partition(" (")[0] for note in notes)
+    n_ended = sum(told != "done" for told, _ in found)
+    return {"ended": n_ended, **{problem: counts[problem] for problem in PROBLEMS}, "notes": notes}
+
+
+def tabulate(rows: list[Row]) -> str:
+    """Write one line per kind of fault."""
+    lines = [[row["fault"], *(str(row[name]) for name in ("n", "ended", *PROBLEMS))] for row in rows]
+    return write_table(["fault", "tried", "ended the fit", *PROBLEMS], lines)
+
+
+CELLS = [*({"fault": fault, "n": 40} for fault in FAULTS), {"fault": LOST_WORKER, "n": 20}]
+SMALL = [{"fault": fault, "n": 2} for fault in (*FAULTS, LOST_WORKER)]
+PACKAGES = ("pyarrow", "dask", "distributed")
+STUDY = Study("faults", 8, measure, tabulate, CELLS, SMALL, packages=PACKAGES, folder="campaign")
 
 if __name__ == "__main__":
-    main()
+    main(STUDY, __doc__)

@@ -1,1 +1,0 @@
-"""Fits on a graphics card."""

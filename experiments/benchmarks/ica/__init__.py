@@ -1,1 +1,0 @@
-"""elldict beside scikit-learn's FastICA, on sources of any law."""

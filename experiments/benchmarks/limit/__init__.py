@@ -1,1 +1,0 @@
-"""elldict beside the Cramer-Rao bound."""

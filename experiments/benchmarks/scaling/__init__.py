@@ -1,1 +1,0 @@
-"""The cost model of docs/scaling.md."""

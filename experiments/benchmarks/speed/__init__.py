@@ -1,1 +1,0 @@
-"""elldict beside its peers."""

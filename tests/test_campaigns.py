@@ -1,0 +1,88 @@
+"""Campaigns in small: damaged files, and faults injected into fits."""
+
+import json
+import sys
+from collections import Counter
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+if not sys.platform.startswith("linux"):
+    pytest.skip("limits of memory are those of Linux", allow_module_level=True)
+
+from experiments.campaign import damage, damaged_files, damaged_models, faults, trials
+from experiments.campaign.trials import Kind
+
+N_FILES = 25
+OPTIONAL = {"hdf5": "h5py", "zarr": "zarr", "safetensors": "safetensors"}
+
+
+def test_damaged_files_are_refused_or_give_the_numbers_they_hold():
+    kinds = [("damaged_models", kind) for kind in damaged_models.KINDS]
+    kinds += [("damaged_files", kind) for kind in damaged_files.KINDS if find_spec(OPTIONAL.get(kind, "numpy"))]
+    jobs = [trials.Job(*kind, number) for kind in kinds for number in range(N_FILES)]
+    found = list(trials.run(jobs))
+    assert len(found) == len(jobs)
+    assert [(job.kind, job.number, reason) for job, verdict, reason in found if verdict == "wrong"] == []
+    refused = Counter((job.module, job.kind) for job, verdict, _ in found if verdict == "refused")
+    assert all(refused[kind] > N_FILES // 5 for kind in kinds)
+
+
+def test_damage_of_a_number_is_the_same_whenever_it_is_made():
+    content = np.random.default_rng(0).bytes(5000)
+    once, again = ([damage.damage_bytes(content, np.random.default_rng(n)) for n in range(40)] for _ in range(2))
+    assert once == again
+    assert sum(changed != content for _, changed in once) > 35
+    assert len({way for way, _ in once}) == 8
+
+
+def test_edited_headers_are_well_formed():
+    header = json.dumps({"a": [1, {"b": "c"}], "d": None}).encode()
+    for number in range(40):
+        note, changed = damage.damage_json(header, np.random.default_rng(number))
+        assert json.loads(changed) != json.loads(header), note
+
+
+def raise_now(error):
+    raise error
+
+
+MISREADINGS = {
+    "an error of another library": (np.load, "an error of"),
+    "no error of reading": (lambda path: {}[path], "not an error of reading"),
+    "memory": (lambda path: raise_now(MemoryError()), "takes memory"),
+    "a message of content": (lambda path: raise_now(ValueError(f"{path}: " + "A" * 9999)), "cannot be read"),
+    "other numbers": (lambda path: {"x": 1}, "other numbers"),
+}
+
+
+@pytest.mark.parametrize("name", MISREADINGS)
+def test_trial_names_what_is_wrong(name, monkeypatch):
+    read, words = MISREADINGS[name]
+    kind = Kind("x.npy", lambda path: None, read, is_checked=True)
+    monkeypatch.setattr(trials, "prepare", lambda *_: (kind, {"x.npy": b"no array"}, {"x": 0}, []))
+    verdict, reason = trials.try_file(trials.Job("any", "npy", 0))
+    assert verdict == "wrong"
+    assert words in reason
+
+
+def test_trial_notices_code_that_was_run(monkeypatch):
+    events = []
+    kind = Kind("x.npy", lambda path: None, lambda path: events.append("pickle.find_class") or {})
+    monkeypatch.setattr(trials, "prepare", lambda *_: (kind, {"x.npy": b"no array"}, {}, events))
+    assert trials.try_file(trials.Job("any", "npy", 0))[0] == "wrong"
+
+
+@pytest.mark.parametrize("fault", faults.FAULTS)
+def test_fit_survives_fault_or_ends_with_an_error_and_is_resumed(fault):
+    row = faults.measure({"fault": fault, "n": 1})
+    assert row["notes"] == []
+    assert row["ended"] == 1 or fault.startswith("samples")
+
+
+@pytest.mark.slow
+def test_fit_on_a_cluster_survives_a_lost_worker():
+    pytest.importorskip("distributed")
+    assert faults.measure({"fault": faults.LOST_WORKER, "n": 2})["notes"] == []
