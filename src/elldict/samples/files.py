@@ -29,8 +29,8 @@ from elldict.samples.base import (
     sum_along_tree,
 )
 
-GAP_BYTES = 2**16
-"""Size of rows that are read together if one of them is needed: at the speed of a disk, as long as a single read."""
+GAP_BYTES = 2**18
+"""Size of rows of which several are read together, with what is between them: a disk reads it as fast as one row."""
 
 Column = str | Sequence[str] | None
 """Columns of a table to read, or the array of a file; None for all columns, or the only matrix."""
