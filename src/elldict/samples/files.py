@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,41 +36,16 @@ Column = str | Sequence[str] | None
 """Columns of a table to read, or the array of a file; None for all columns, or the only matrix."""
 
 
-class Rows(Protocol):
-    """Stored rows: a NumPy array, or one of h5py or zarr; arrays whose rows are stored in chunks have `chunks`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of rows and of columns."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
-
-    def __getitem__(self, rows: Any, /) -> Any:
-        """Read consecutive rows."""
-
-
 class FileSamples(LocalSamples):
     """Rows of a file, read in the calling thread while others visit the blocks read before.
 
-    Parameters
-    ----------
-    rows : object
-        Array (r, n), of which slices are read.
-    source : str
-        Name of the file, and of the array in it, for messages.
-    origins : sequence of Path
-        Files and folders that the samples come from, which must not be overwritten.
-    names : sequence of str, default=None
-        Names of the columns.
-    is_copy : bool, default=False
-        Whether the rows are a copy, to which later changes of the files do not matter.
+    The rows are any array (r, n) that is read by slices; rows stored together in chunks are read together. The origins
+    are files and folders that must not be overwritten, nor change, except if the rows are a copy.
     """
 
     def __init__(
         self,
-        rows: Rows,
+        rows: Any,
         source: str,
         origins: Sequence[Path] = (),
         names: Sequence[str] | None = None,
@@ -191,14 +166,15 @@ def cut(parts: Iterable[Array], bounds: list[tuple[int, int]]) -> Iterator[tuple
         held = [rows[stop - start :]] if len(rows) > stop - start else []
 
 
-def check_matrix(rows: Rows, source: str) -> None:
+def check_matrix(rows: Any, source: str) -> None:
     """Raise an error if an array is not a matrix of real numbers."""
-    if len(rows.shape) != 2:
-        raise SamplesFileError(f"{source} has the shape {tuple(rows.shape)}, expected (n_samples, n_features).")
-    if 0 in rows.shape:
-        raise SamplesFileError(f"{source} is empty: it has {rows.shape[0]} samples of {rows.shape[1]} features.")
-    if np.dtype(rows.dtype).kind not in "fiub":
-        raise SamplesFileError(f"{source} holds entries of type {rows.dtype}, expected real numbers.")
+    shape, dtype = tuple(rows.shape), np.dtype(rows.dtype)
+    if len(shape) != 2 or dtype.kind not in "fiub":
+        raise SamplesFileError(
+            f"{source} has the shape {shape} and holds {dtype}, expected real numbers (n_samples, n_features)."
+        )
+    if 0 in shape:
+        raise SamplesFileError(f"{source} is empty: it has {shape[0]} samples of {shape[1]} features.")
 
 
 def stamp(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:

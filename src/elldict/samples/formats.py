@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import finalize
@@ -222,8 +223,6 @@ def choose_array(path: Path, shapes: Mapping[str, tuple[int, ...]], name: Column
 
 def import_optional(module: str) -> Any:
     """Import a library for files, or say how to install it."""
-    from importlib import import_module  # noqa: PLC0415
-
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

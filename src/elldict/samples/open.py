@@ -17,7 +17,7 @@ from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Samples, Weights
 from elldict.samples.dask import is_dask, open_dask
 from elldict.samples.files import Column, FileSamples
-from elldict.samples.tables import DELIMITERS, open_parts, open_table
+from elldict.samples.tables import DELIMITERS, open_table
 
 __all__ = ["open_samples"]
 
@@ -168,7 +168,7 @@ def open_tables(paths: Sequence[Path], column: Column) -> FileSamples:
             f"{paths[0]} and others: several files are read together if all are tables of one format "
             f"({', '.join(TABLES)}). Join arrays into one file, or pass the files that belong together."
         )
-    return open_parts(paths, column)
+    return open_table(paths[0], column, *paths[1:])
 
 
 def open_file(path: Path, column: Column) -> FileSamples:

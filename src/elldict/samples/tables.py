@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elldict.atomic import NAMELESS
 from elldict.exceptions import ConvertedFileWarning, SamplesChangedError, SamplesFileError, find_stack_level
 from elldict.samples.arrays import choose_precision
 from elldict.samples.base import STORED_BYTES, Array, refuse_not_finite
-from elldict.samples.files import Column, FileSamples, Rows, explain, stamp
+from elldict.samples.files import Column, FileSamples, explain, stamp
 from elldict.samples.formats import MOST_NAMED, RawRows, import_optional
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -47,33 +48,19 @@ class Table:
     has_names: bool = True
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Columns of numbers, or one of lists of numbers, that are read."""
-
-    names: Names
-    dtype: np.dtype[Any]
-    features: Names | None  # None if features are entries of lists, or have no names
-
-
-def open_table(path: Path, column: Column) -> FileSamples:
-    """Read some or all columns of a file, and keep them as a matrix."""
-    return open_parts([path], column)
-
-
-def open_parts(paths: Sequence[Path], column: Column) -> FileSamples:
-    """Read some or all columns of files with the same columns, and keep them as a matrix."""
-    before, first = stamp(paths), open_part(paths[0])
-    source = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+def open_table(path: Path, column: Column, *others: Path) -> FileSamples:
+    """Read some or all columns of a file, or of several with the same columns, and keep them as a matrix."""
+    paths = [path, *others]
+    before, first = stamp(paths), open_part(path)
+    source = f"{path} and {len(others)} more" if others else str(path)
     if column is not None and not first.has_names:
-        raise SamplesFileError(
-            f"{paths[0]} has no names of columns, since its first line holds numbers. Omit `column`."
-        )
-    columns = choose_columns(first, [column] if isinstance(column, str) else column)
-    rows = keep(read_parts(paths, columns), source)
+        raise SamplesFileError(f"{path} has no names of columns, since its first line holds numbers. Omit `column`.")
+    names, dtype = choose_columns(first, [column] if isinstance(column, str) else column)
+    features = names if first.has_names and not is_list(first.schema.field(names[0]).type) else None
+    rows = keep(read_parts(paths, names, dtype, features), source)
     if stamp(paths) != before:
         raise SamplesChangedError(f"{source} was written to while it was read. Start again when it is complete.")
-    return FileSamples(rows, source, paths, columns.features, is_copy=True)
+    return FileSamples(rows, source, paths, features, is_copy=True)
 
 
 def open_part(path: Path) -> Table:
@@ -151,11 +138,10 @@ def find_delimiter(path: Path) -> str:
     return ";" if delimiter == "," and b"," not in line and b";" in line else delimiter
 
 
-def choose_columns(table: Table, wanted: Sequence[str] | None) -> Columns:
-    """Choose columns of numbers, or one of lists: those asked for, or all."""
+def choose_columns(table: Table, wanted: Sequence[str] | None) -> tuple[Names, np.dtype[Any]]:
+    """Choose columns of numbers, or one of lists, those asked for or all; return their names and precision."""
     path, names = table.path, table.schema.names
-    chosen = list(names if wanted is None else wanted)
-    kinds, dtypes = [], []
+    chosen, dtypes = list(names if wanted is None else wanted), []
     for name in chosen:
         if name not in names:
             raise SamplesFileError(f"{path} has no column {name!r}. {advise(names)}")
@@ -163,14 +149,14 @@ def choose_columns(table: Table, wanted: Sequence[str] | None) -> Columns:
             raise SamplesFileError(f"{path}: column {name!r} is there twice. Give each column a name of its own.")
         if not name or name.startswith("__index_level_"):
             raise SamplesFileError(f"{path}: column {name!r} is probably an index of rows. {advise(names)}")
-        kinds.append(table.schema.field(name).type)
-        dtypes.append(find_dtype(kinds[-1]))
-        if dtypes[-1] is None or (len(chosen) > 1 and is_list(kinds[-1])):
-            raise SamplesFileError(f"{path}: column {name!r} holds {kinds[-1]}, expected numbers. {advise(names)}")
+        kind = table.schema.field(name).type
+        dtype = find_dtype(kind)
+        if dtype is None or (len(chosen) > 1 and is_list(kind)):
+            raise SamplesFileError(f"{path}: column {name!r} holds {kind}, expected numbers. {advise(names)}")
+        dtypes.append(dtype)
     if not chosen:
         raise SamplesFileError(f"{path}: no columns are selected. {advise(names)}")
-    has_names = table.has_names and not is_list(kinds[0])
-    return Columns(chosen, np.result_type(*dtypes), chosen if has_names else None)
+    return chosen, np.result_type(*dtypes)
 
 
 def advise(names: Sequence[str]) -> str:
@@ -192,19 +178,18 @@ def find_dtype(kind: Any) -> np.dtype[Any] | None:
     return choose_precision(kind.to_pandas_dtype()) if is_number else None
 
 
-def read_parts(paths: Sequence[Path], columns: Columns) -> Iterator[Array]:
+def read_parts(paths: Sequence[Path], names: Names, dtype: Any, features: Names | None) -> Iterator[Array]:
     """Read the rows of all files in their order, a few at a time."""
     n_features = 0
     for path in paths:
-        table = open_part(path)
-        if choose_columns(table, columns.names) != columns:
+        table, start = open_part(path), 0
+        if choose_columns(table, names) != (names, dtype):
             raise SamplesFileError(
                 f"{path} and {paths[0]} differ in their columns or types, expected parts of a single table."
             )
-        start = 0
-        for batch in read_batches(table, columns.names):
-            rows = convert(batch, columns, n_features, start, path)
-            refuse_not_finite(rows, start, columns.features, str(path))
+        for batch in read_batches(table, names):
+            rows = np.ascontiguousarray(convert(batch, names, n_features, start, path), dtype)
+            refuse_not_finite(rows, start, features, str(path))
             yield rows
             n_features = rows.shape[1]
             start += len(rows)
@@ -227,14 +212,13 @@ def read_batches(table: Table, names: Names) -> Iterator[Any]:
             raise SamplesFileError(f"{table.path}: {where}, expected a number. {advice}") from error
 
 
-def convert(batch: Any, columns: Columns, n_features: int, start: int, path: Path) -> Array:
+def convert(batch: Any, names: Names, n_features: int, start: int, path: Path) -> NDArray[Any]:
     """Convert a batch of rows, whose first has the number `start`, to NumPy; raise an error if a number is missing."""
     arrays = []
-    for name in columns.names:
+    for name in names:
         values, n_entries = batch.column(name), 1
         if is_list(values.type):
-            compute = import_optional("pyarrow.compute")
-            lengths = compute.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+            lengths = import_optional("pyarrow.compute").list_value_length(values).fill_null(0).to_numpy()
             values, n_entries = values.flatten(), n_features or int(lengths[0])
             if np.any(lengths != n_entries):
                 row = int(np.flatnonzero(lengths != n_entries)[0])
@@ -249,10 +233,10 @@ def convert(batch: Any, columns: Columns, n_features: int, start: int, path: Pat
                 "impute these entries."
             )
         arrays.append(values.to_numpy(zero_copy_only=False))
-    return np.ascontiguousarray(np.stack(arrays, axis=1), columns.dtype).reshape(len(batch), -1)
+    return np.stack(arrays, axis=1).reshape(len(batch), -1)
 
 
-def keep(parts: Iterator[Array], source: str) -> Rows:
+def keep(parts: Iterator[Array], source: str) -> Any:
     """Keep rows in memory, or many of them in a temporary file."""
     held = list[Array]()
     for rows in parts:
@@ -262,7 +246,7 @@ def keep(parts: Iterator[Array], source: str) -> Rows:
     return np.concatenate(held) if held else np.empty((0, 0))
 
 
-def write_temporary(parts: Iterable[Array], source: str) -> Rows:
+def write_temporary(parts: Iterable[Array], source: str) -> RawRows:
     """Write rows to a file without a name, which ends with the process; warn, since it may fill the disk."""
     folder, n_rows = tempfile.gettempdir(), 0
     warnings.warn(
