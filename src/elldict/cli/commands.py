@@ -64,14 +64,20 @@ def parse_shape(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-@app.callback(invoke_without_command=True)
-def elldict(version: Annotated[bool, Option("--version", help="Version.")] = False) -> None:
-    """Take the options before a command."""
-    if version:
+def show_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
         from elldict import __version__  # noqa: PLC0415
 
         print(f"elldict {__version__}")
-        raise typer.Exit  # a command that follows is not run
+        raise typer.Exit
+
+
+@app.callback()
+def elldict(
+    version: Annotated[bool, Option("--version", callback=show_version, is_eager=True, help="Version.")] = False,
+) -> None:
+    """Take the options before a command."""
 
 
 @command

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ from elldict.samples.tables import DELIMITERS, open_table
 
 __all__ = ["open_samples"]
 
+Open = Callable[[Path, Column], FileSamples]
+
 TABLES = (*DELIMITERS, ".parquet", ".feather", ".arrow")
 """Suffixes of tables."""
 
-BY_CONTENT = {
+BY_CONTENT: dict[bytes, Open] = {
     b"\x93NUMPY": formats.open_npy,
     b"PK\x03\x04": formats.open_npz,
     b"\x89HDF\r\n\x1a\n": formats.open_hdf5,
@@ -34,7 +36,7 @@ BY_CONTENT = {
 }
 """What opens files that begin with certain bytes."""
 
-BY_SUFFIX = {
+BY_SUFFIX: dict[str, Open] = {
     **dict.fromkeys(DELIMITERS, open_table),
     ".txt": formats.open_text,
     ".mat": formats.open_mat,
