@@ -43,6 +43,7 @@ class Table:
     """A file of columns."""
 
     path: Path
+    kind: str  # its format, for messages
     schema: Any  # names and types of all columns, as in Arrow
     read: Callable[[Names], Iterable[Any]]  # reads batches of rows with these columns
     has_names: bool = True
@@ -76,20 +77,22 @@ def open_part(path: Path) -> Table:
 def open_parquet(path: Path) -> Table:
     """Open a parquet file, of which a page of each column is read at a time."""
     file = import_optional("pyarrow.parquet").ParquetFile(path, pre_buffer=False, buffer_size=2**16)
-    return Table(path, file.schema_arrow, lambda names: file.iter_batches(READ_ROWS, columns=names, use_threads=False))
+    options = {"batch_size": READ_ROWS, "use_threads": False}
+    return Table(path, "parquet", file.schema_arrow, lambda names: file.iter_batches(columns=names, **options))
 
 
 def open_arrow(path: Path) -> Table:
     """Open an Arrow file (Feather), of which a record batch is read at a time."""
     arrow = import_optional("pyarrow")
     file = arrow.ipc.open_file(arrow.OSFile(str(path)))
-    return Table(path, file.schema, lambda _: map(file.get_batch, range(file.num_record_batches)))
+    batches = range(file.num_record_batches)
+    return Table(path, "Arrow (Feather)", file.schema, lambda _: map(file.get_batch, batches))
 
 
 def open_text(path: Path) -> Table:
     """Open a text, which is parsed part by part; columns that pandas has numbered have names, too."""
     arrow, text = import_optional("pyarrow"), import_optional("pyarrow.csv")
-    fields = read_fields(path)
+    fields, delimiter = read_fields(path), find_delimiter(path)
     numbers = [str(k) for k in range(len(fields))]
     has_names = not are_numbers(fields) or (len(fields) > 1 and fields == numbers)
     schema = arrow.schema([(name, arrow.float64()) for name in (fields if has_names else numbers)])
@@ -97,7 +100,7 @@ def open_text(path: Path) -> Table:
     def read(names: Names) -> Iterator[Any]:
         reader = text.open_csv(
             path,
-            parse_options=text.ParseOptions(delimiter=find_delimiter(path)),
+            parse_options=text.ParseOptions(delimiter=delimiter),
             convert_options=text.ConvertOptions(column_types=schema, include_columns=names),
             read_options=text.ReadOptions(
                 use_threads=False,  # otherwise errors do not name the row
@@ -109,7 +112,7 @@ def open_text(path: Path) -> Table:
         with reader:
             yield from reader
 
-    return Table(path, schema, read, has_names)
+    return Table(path, f"text with {delimiter!r} between fields", schema, read, has_names)
 
 
 def read_fields(path: Path) -> Names:
@@ -197,7 +200,7 @@ def read_parts(paths: Sequence[Path], names: Names, dtype: Any, features: Names 
 
 def read_batches(table: Table, names: Names) -> Iterator[Any]:
     """Read and check the batches of a file; name the column and row of an entry of a text that is not a number."""
-    with explain(f"{table.path} cannot be read as a table"):
+    with explain(f"{table.path} cannot be read as {table.kind}"):
         try:
             for batch in table.read(names):
                 batch.validate(full=True)  # lengths in a damaged file may exceed what is there
