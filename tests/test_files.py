@@ -83,8 +83,7 @@ def never_stored(monkeypatch):
     """Read everything from files, in blocks of 64 rows; whitened subsamples, too."""
     monkeypatch.setattr(base, "BLOCK_NUMBERS", 1)
     monkeypatch.setattr(files, "STORED_BYTES", 0)
-    monkeypatch.setattr(files, "GAP_BYTES", 100)
-    monkeypatch.setattr(files, "RUN_BYTES", 3000)
+    monkeypatch.setattr(files, "GAP_BYTES", 1000)
     monkeypatch.setattr(tables, "STORED_BYTES", 0)
     monkeypatch.setattr(subsample, "STORED_BYTES", 20_000)
     monkeypatch.setattr(subsample, "COPIED_BYTES", 20_000)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +42,16 @@ app = typer.Typer(
 )
 
 
+def command(function: Callable[..., None]) -> None:
+    """Add a command; what the library says in it is put in the words of the command line."""
+
+    @app.command()
+    @wraps(function)
+    def run(**options: Any) -> None:
+        with translate(options.get("data"), options.get("checkpoint")):
+            function(**options)
+
+
 def parse_alpha(text: str) -> float | str:
     """Return the number that a text is, or 'auto'."""
     return int(text) if text.isdecimal() else text if text == "auto" else float(text)
@@ -69,7 +80,7 @@ def elldict(
     """Take the options before a command."""
 
 
-@app.command()
+@command
 def fit(
     data: Data,
     output: Annotated[Path | None, Output(help="Model to write.", show_default="DATA.model.npz")] = None,
@@ -117,16 +128,15 @@ def fit(
         "random_state": seed,
         "verbose": shows_progress(quiet),
     }
-    with translate(data, checkpoint):
-        from elldict.dictionary_learning import LpDictionaryLearning  # noqa: PLC0415
-        from elldict.ica import LpICA  # noqa: PLC0415
+    from elldict.dictionary_learning import LpDictionaryLearning  # noqa: PLC0415
+    from elldict.ica import LpICA  # noqa: PLC0415
 
-        labels, column = read_groups(groups, data, column)
-        samples = open_data(data, column)
-        model = LpICA(**parameters) if ica else LpDictionaryLearning(**parameters, center=center, whiten=whiten)
-        model.fit(samples, groups=labels, checkpoint=checkpoint, resume=resume)
-        model.set_params(verbose=False)
-        model.save(output, overwrite=True)
+    labels, column = read_groups(groups, data, column)
+    samples = open_data(data, column)
+    model = LpICA(**parameters) if ica else LpDictionaryLearning(**parameters, center=center, whiten=whiten)
+    model.fit(samples, groups=labels, checkpoint=checkpoint, resume=resume)
+    model.set_params(verbose=False)
+    model.save(output, overwrite=True)
     seconds = time.perf_counter() - began
     if json:
         print_json({**list_model(model), "seconds": seconds, "model": output})
@@ -134,7 +144,7 @@ def fit(
         print_model(model, [("model", describe_file(output)), ("time", f"{seconds:.1f} s")])
 
 
-@app.command()
+@command
 def transform(
     model: Model,
     data: Data,
@@ -156,13 +166,12 @@ def transform(
         raise Mistake("--noise-std does nothing without --denoise.")
     check_output(output, [model, data], force=force)
     fitted = open_model(model)
-    with translate(data):
-        choose_algorithm(fitted, algorithm, alpha)
-        samples = open_data(data, column)
-        if denoise:
-            fitted.denoise(samples, noise_std=noise_std, out=output)
-        else:
-            (fitted.inverse_transform if inverse else fitted.transform)(samples, out=output)
+    choose_algorithm(fitted, algorithm, alpha)
+    samples = open_data(data, column)
+    if denoise:
+        fitted.denoise(samples, noise_std=noise_std, out=output)
+    else:
+        (fitted.inverse_transform if inverse else fitted.transform)(samples, out=output)
     kind = "samples" if inverse else "denoised samples" if denoise else "codes"
     if json:
         print_json({"n_samples": samples.n_samples, "kind": kind, "output": output})
@@ -184,13 +193,11 @@ def choose_algorithm(model: Any, algorithm: Algorithm | None, alpha: Any) -> Non
         model.set_params(transform_alpha=alpha)
 
 
-@app.command()
+@command
 def score(model: Model, data: Data, column: Column = None, json: Json = False) -> None:
     """Show the mean log-likelihood of samples: the larger, the better the model fits them."""
-    fitted = open_model(model)
-    with translate(data):
-        samples = open_data(data, column)
-        found = fitted.score(samples)
+    samples = open_data(data, column)
+    found = open_model(model).score(samples)
     if json:
         print_json({"n_samples": samples.n_samples, "log_likelihood": found})
     else:
@@ -198,7 +205,7 @@ def score(model: Model, data: Data, column: Column = None, json: Json = False) -
         print_facts(title, [("log-likelihood", f"{found:.6g} nats per sample"), ("model", str(model))])
 
 
-@app.command()
+@command
 def report(
     model: Model,
     output: Page,
@@ -210,12 +217,11 @@ def report(
     """Write a page about a model: components, errors, warnings, and the codes of samples."""
     check_output(output, [model, data], force=force)
     fitted = open_model(model)
-    with translate(data):
-        fitted.report(None if data is None else open_data(data, column), output, shape=shape)
+    fitted.report(None if data is None else open_data(data, column), output, shape=shape)
     print_facts(f"Report on {fitted.n_components_:,} components", [("page", describe_file(output))])
 
 
-@app.command()
+@command
 def info(model: Model, json: Json = False) -> None:
     """Show what a model is: size, errors, options, warnings and first components."""
     fitted, version = open_model(model), read_version(model)
@@ -225,29 +231,27 @@ def info(model: Model, json: Json = False) -> None:
         print_model(fitted, [("model", f"{describe_file(model)}, by elldict {version}")], warnings=True)
 
 
-@app.command()
+@command
 def export(model: Model, output: Rows, force: Force = False) -> None:
     """Write the components as rows, for other programs; tables have the names of the features."""
     check_output(output, [model], force=force)
     fitted = open_model(model)
-    with translate():
-        write_components(fitted, output)
+    write_components(fitted, output)
     print_facts(f"Components: {fitted.n_components_:,} rows", [("file", describe_file(output))])
 
 
-@app.command()
+@command
 def demo(output: Page = Path("elldict-demo.html"), force: Force = False, quiet: Quiet = False) -> None:
     """Write a page with three short studies; takes half a minute, and needs no data."""
     check_output(output, [], force=force)
-    with translate():
-        from elldict.progress import show_progress  # noqa: PLC0415
-        from elldict.report.demo import make_demo  # noqa: PLC0415
-        from elldict.report.figures import require  # noqa: PLC0415
-        from elldict.report.page import write_page  # noqa: PLC0415
+    from elldict.progress import show_progress  # noqa: PLC0415
+    from elldict.report.demo import make_demo  # noqa: PLC0415
+    from elldict.report.figures import require  # noqa: PLC0415
+    from elldict.report.page import write_page  # noqa: PLC0415
 
-        require("matplotlib")  # now, not after the studies
-        require("jinja2")
-        with show_progress("demo") if shows_progress(quiet) else nullcontext() as line:
-            write_page(lambda: make_demo(line.show if line else lambda _: None), output)
+    require("matplotlib")  # now, not after the studies
+    require("jinja2")
+    with show_progress("demo") if shows_progress(quiet) else nullcontext() as line:
+        write_page(lambda: make_demo(line.show if line else lambda _: None), output)
     if not quiet:
         print_facts("Demo", [("page", describe_file(output))])

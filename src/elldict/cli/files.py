@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from elldict.atomic import refuse_special
-from elldict.cli.messages import Mistake, translate
+from elldict.cli.messages import Mistake
 
 
 def check_output(path: Path, inputs: Iterable[Path | None], *, force: bool) -> None:
@@ -43,10 +43,9 @@ def open_data(path: Path, columns: Sequence[str] | None) -> Any:
 
 def open_model(path: Path) -> Any:
     """Load a model."""
-    with translate():
-        from elldict.model_file import load  # noqa: PLC0415
+    from elldict.model_file import load  # noqa: PLC0415
 
-        return load(path)
+    return load(path)
 
 
 def read_version(path: Path) -> str:
@@ -69,9 +68,8 @@ def read_groups(groups: str | None, data: Path, columns: list[str] | None) -> tu
         return labels, columns or others
     refuse_special(path)
     try:
-        with path.open("rb") as stream:
-            if stream.read(6) == b"\x93NUMPY":
-                return np.load(path, allow_pickle=False), columns
+        if path.suffix.lower() == ".npy":
+            return np.load(path, allow_pickle=False), columns
         return np.array([line.strip() for line in path.read_text("utf-8").rstrip().split("\n")]), columns
     except ValueError as error:
         raise Mistake(f"--groups {path}: {error}.") from error
@@ -81,19 +79,17 @@ def read_column(data: Path, name: str) -> tuple[Any, list[str]]:
     """Read a column of a table; return it and the names of the others."""
     from elldict.samples.formats import import_optional  # noqa: PLC0415
     from elldict.samples.open import TABLES  # noqa: PLC0415
-    from elldict.samples.tables import DELIMITERS, find_delimiter  # noqa: PLC0415
+    from elldict.samples.tables import DELIMITERS, find_delimiter, open_part  # noqa: PLC0415
 
-    names, suffix = [], data.suffix.lower()
-    if suffix in TABLES:
-        arrow, kind = import_optional("pyarrow.dataset"), suffix.removeprefix(".")
-        if suffix in DELIMITERS:
-            options = import_optional("pyarrow.csv").ParseOptions(delimiter=find_delimiter(data))
-            kind = arrow.CsvFileFormat(parse_options=options)
-        table = arrow.dataset(data, format=kind)
-        names = table.schema.names
+    suffix = data.suffix.lower()
+    names = open_part(data).schema.names if suffix in TABLES else []
     if name not in names:
         raise Mistake(f"--groups {name}: there is no such file, and no such column in {data}.")
-    column = table.to_table([name])[name]
+    kind: Any = suffix.removeprefix(".")
+    if suffix in DELIMITERS:
+        options = import_optional("pyarrow.csv").ParseOptions(delimiter=find_delimiter(data))
+        kind = import_optional("pyarrow.dataset").CsvFileFormat(parse_options=options)
+    column = import_optional("pyarrow.dataset").dataset(data, format=kind).to_table([name])[name]
     if column.null_count:
         raise Mistake(f"{data}: column {name!r} has no group for {column.null_count} of the samples.")
     return column.to_numpy(), [other for other in names if other != name]
@@ -101,10 +97,9 @@ def read_column(data: Path, name: str) -> tuple[Any, list[str]]:
 
 def write_components(model: Any, path: Path) -> None:
     """Write the components (m, n) as rows."""
-    from elldict.samples.output import check_output as check_suffix  # noqa: PLC0415
-    from elldict.samples.output import open_output  # noqa: PLC0415
+    from elldict.samples import output  # noqa: PLC0415
 
     components = model.mixing_.T
-    check_suffix(path, components)
-    with open_output(path, components.shape, str(components.dtype), model._feature_names) as append:
+    output.check_output(path, components)
+    with output.open_output(path, components.shape, str(components.dtype), model._feature_names) as append:
         append(components)

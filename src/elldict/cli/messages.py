@@ -9,7 +9,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,69 +18,60 @@ import typer
 from elldict.cli.process import mute, received
 from elldict.exceptions import make_readable
 
-BUG, MISTAKE, CLOSED_PIPE, SIGNAL = 1, 2, 141, 128  # exit codes; those of signals are added to the last one
-
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for wrong arguments: a class of its own or click's, depending on its version."""
 
 RENAMED = {"random_state": "seed", "transform_algorithm": "algorithm", "transform_alpha": "alpha"}
-LONG = (*RENAMED, "n_components", "error_bars", "max_iter", "noise_std")
+LONG = "|".join([*RENAMED, "n_components", "error_bars", "max_iter", "noise_std"])
 """Parameters whose names are not words of the language: options wherever they occur; the others only with a value."""
 
-LONG_NAME = "|".join(LONG)
-NAME = f"{LONG_NAME}|p|solver|refine|normalize|standardize|center|whiten|tol|checkpoint|resume|column"
+NAME = f"{LONG}|p|solver|refine|normalize|standardize|center|whiten|tol|checkpoint|resume|column"
 
 
 class Mistake(Exception):  # noqa: N818  not an error of the program
     """Something that the user has to change; the message says what."""
 
 
-def run_app(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code; what goes wrong is said in one line."""
-    code = 0
     try:
         from elldict.cli.commands import app  # noqa: PLC0415
 
         if "_ELLDICT_COMPLETE" in os.environ:  # a shell asks for completions
             app(arguments, prog_name="elldict")
         command: Any = typer.main.get_command(app)
-        try:  # without typer's own answers to errors
-            with command.make_context("elldict", arguments) as context:
-                command.invoke(context)
-        except typer.Exit as end:
-            code = end.exit_code
+        with suppress(typer.Exit), command.make_context("elldict", arguments or ["--help"]) as context:
+            command.invoke(context)  # without typer's own answers to errors
         sys.stdout.flush()
     except BaseException as error:
         if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):  # as by `| head`
             mute(sys.stdout)
-            return CLOSED_PIPE
+            return 128 + signal.SIGPIPE
         if isinstance(error, SystemExit) and not received:
             return int(error.code or 0)
         message, code = explain(error)
         print_message(" ".join([message, *getattr(error, "__notes__", ())]))
-    return code
+        return code
+    return 0
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """Return the message and the exit code for an error."""
+    """Return the message and the exit code for an error: 2 for one of the user, 1 for a bug."""
     if received or isinstance(error, (KeyboardInterrupt, typer.Abort)):
         number = received[0] if received else signal.SIGINT
-        return "interrupted." if number == signal.SIGINT else "terminated.", SIGNAL + number
+        return "interrupted." if number == signal.SIGINT else "terminated.", 128 + number
     if isinstance(error, UsageError):
         command = "elldict" if error.ctx is None else error.ctx.command_path
-        found = error.format_message().replace("Value error, ", "").removesuffix(".")
-        return f"error: {found}. See '{command} --help'.", MISTAKE
-    if isinstance(error, Mistake):
-        return f"error: {error}", MISTAKE
-    if isinstance(error, OSError):
-        if error.strerror is None:
-            return f"error: {error}", MISTAKE
-        return f"error: {error.filename or 'standard output'}: {reword(error.strerror)}.", MISTAKE
+        return f"error: {error.format_message().removesuffix('.')}. See '{command} --help'.", 2
+    if isinstance(error, OSError) and error.strerror is not None:
+        return f"error: {error.filename or 'standard output'}: {reword(error.strerror)}.", 2
+    if isinstance(error, (Mistake, OSError)):
+        return f"error: {error}", 2
     if sys.flags.dev_mode:
         traceback.print_exception(error)
     place = traceback.extract_tb(error.__traceback__)[-1]
     found = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
-    return f"bug: {found}. Please report it; PYTHONDEVMODE=1 in the environment shows the traceback.", BUG
+    return f"bug: {found}. Please report it; PYTHONDEVMODE=1 in the environment shows the traceback.", 1
 
 
 def print_message(message: str) -> None:
@@ -126,7 +117,7 @@ def reword(message: str, data: Path | None = None) -> str:
     message = re.sub(r",? or None(?=\.| with)", "", message).replace("the estimator", "the model")
     value = rf"\b({NAME})=('[^']*'|[\w.+-]*\w)"
     message = re.sub(value, lambda match: name_option(match[1], match[2].strip("'")), message)
-    message = re.sub(rf"(?<![\w-])({LONG_NAME})\b", lambda match: name_option(match[1]), message)
+    message = re.sub(rf"(?<![\w-])({LONG})\b", lambda match: name_option(match[1]), message)
     message = re.sub(r"^(groups|shape)\b", r"--\1", message)
     message = re.sub(r"\bset (?=--)", "use ", message)
     message = re.sub(r"^Found array with\b", "X has", message)

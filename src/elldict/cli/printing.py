@@ -16,7 +16,8 @@ SIZES = ("n_samples_seen", "n_features_in", "n_components", "n_iter", "n_passes"
 PROPERTIES = ("objective", "density", "scale", "noise_std", "expected_error", "atom_error", "warnings")
 """Fitted attributes in JSON, without their underscore."""
 
-PIPE_WIDTH = 10_000  # characters: what is piped is not wrapped
+Fact = tuple[str, str]
+"""A name, and its value."""
 
 
 def print_json(facts: dict[str, Any]) -> None:
@@ -43,33 +44,23 @@ def format_options(model: Any) -> str:
     return " ".join(["--ica"] * (type(model).__name__ == "LpICA") + changed)
 
 
-def print_model(model: Any, facts: Iterable[tuple[str, str]], *, warnings: bool = False) -> None:
+def print_model(model: Any, facts: Iterable[Fact], *, warnings: bool = False) -> None:
     """Print what a model is, how it was found, and its first components."""
     from elldict.summary import align, describe_size, list_facts, tabulate  # noqa: PLC0415
 
     found = [("warning", reword(message)) for _, message in model.warnings_ if warnings]
+    facts = [*list_facts(model), ("options", format_options(model)), *facts, *found]
+    print_facts(f"{type(model).__name__}: {describe_size(model)}", facts)
     table = align(tabulate(model))
     left = model.n_components_ - len(table) + 1
-    facts = [*list_facts(model), ("options", format_options(model)), *facts, *found]
-    title = f"{type(model).__name__}: {describe_size(model)}"
-    print_facts(title, facts, [*table, f"... and {left} more"] if left else table)
+    print("", *table, *[f"... and {left} more"] * (left > 0), sep="\n")
 
 
-def print_facts(title: str, facts: Iterable[tuple[str, str]], table: Iterable[str] = ()) -> None:
-    """Print a title, names with their values, and the lines of a table."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    grid = Table.grid(padding=(0, 2))
+def print_facts(title: str, facts: Iterable[Fact]) -> None:
+    """Print a title, and names with their values."""
+    print(make_readable(title))
     for name, value in facts:
-        grid.add_row(Text(f"  {name}", "cyan"), Text(make_readable(value), "yellow" if name == "warning" else ""))
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    with console.capture() as captured:  # rich would answer errors of the stream in its own way
-        console.print(Text(make_readable(title), "bold"), grid)
-        for number, line in enumerate(table):
-            console.print(Text(line if number else f"\n{line}", "" if number else "cyan"))
-    print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n")
+        print(f"  {name:<14}  {make_readable(value)}")
 
 
 def describe_file(path: Path) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,20 +35,19 @@ def open_dask(X: Any, n_threads: int = 1, weights: Weights = None) -> Samples:
     samples = DaskSamples(X, n_threads, weights)
     if math.prod(samples.shape) * samples.dtype.itemsize > STORED_BYTES:
         return samples
-    return ArraySamples(samples.take(np.arange(len(X))), n_threads, weights)
+    return ArraySamples(read_numbers(samples.X), n_threads, weights)
 
 
 class DaskSamples:
     """Rows of a dask array with chunks of known size, which have all features."""
 
     def __init__(self, X: Any, n_threads: int = 1, weights: Weights = None) -> None:
-        self.X = X  # a reference to chunks that are stored on workers
         self.n_threads = n_threads
         self.weights = weights
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.dtype = choose_precision(X.dtype)
-        self._chunks = X.to_delayed()[:, 0]
-        self._starts = np.cumsum([0, *X.chunks[0]])
+        precision = self.dtype.name
+        self.X = map_chunks(X, lambda rows, _: np.ascontiguousarray(rows, precision), self.shape[1], precision)
 
     def __reduce__(self) -> Any:
         """Refuse to be sent to workers as part of a visit."""
@@ -77,67 +75,25 @@ class DaskSamples:
     def take(self, index: Index) -> Array:
         """Return the samples of an index, in its order; chunks without any of them are not computed."""
         order = np.argsort(index, kind="stable")
-        out = np.empty((len(index), self.shape[1]), dtype=self.dtype)
-        start = 0
-        for rows in compute(self._pick(0, len(index), index[order]), index.nbytes):
-            out[order[start : start + len(rows)]] = to_numpy(rows)
-            start += len(rows)
-        return out
+        return read_numbers(self.X[np.asarray(index)[order]])[np.argsort(order)]
 
     def _plan(self, visit: Visit[Any], join: Callable[[list[Any]], Any], index: Index | None) -> tuple[list[Any], int]:
         """Make the tasks that visit groups of blocks and join the results; return them and the bytes sent with them."""
         import dask  # noqa: PLC0415
 
+        rows = self.X if index is None else self.X[index]
+        blocks = cut_blocks(len(rows), self.shape[1])
+        n_rows = blocks[0][1]
+        step = n_rows * 2 ** int(math.log2(max(1, len(blocks) / max(MIN_GROUPS, self.X.numblocks[0]))))
+        groups = rows.rechunk((step, -1), method="tasks").to_delayed()[:, 0]
         sent, n_bytes = send(visit)
         apply = dask.delayed(visit_blocks, pure=False)
-        n_samples = self.shape[0] if index is None else len(index)
-        blocks = cut_blocks(n_samples, self.shape[1])
-        n_rows = blocks[0][1]
-        step = n_rows * 2 ** int(math.log2(max(1, len(blocks) / max(MIN_GROUPS, len(self._chunks)))))
-        tasks = []
-        for start in range(0, n_samples, step):
-            parts = self._pick(start, min(start + step, n_samples), index)
-            tasks.append(apply(sent, join, self.dtype.name, start, n_rows, *parts))
+        tasks = [apply(sent, join, group, k * step, n_rows) for k, group in enumerate(groups)]
         return tasks, n_bytes + (0 if index is None else index.nbytes)
 
-    def _pick(self, start: int, stop: int, index: Index | None) -> list[Any]:
-        """Make the tasks that pick consecutive samples, or those of a part of an index, from their chunks."""
-        import dask  # noqa: PLC0415
 
-        rows: list[Any]
-        if index is None:
-            cuts = np.unique(np.clip(self._starts, start, stop))
-            rows, firsts = [slice(a, b) for a, b in pairwise(cuts.tolist())], cuts[:-1]
-        else:
-            wanted = index[start:stop]
-            cuts = np.flatnonzero(np.diff(np.searchsorted(self._starts, wanted, side="right"), prepend=0))
-            rows, firsts = np.split(wanted, cuts[1:])[: len(cuts)], wanted[cuts]
-        chunks = np.searchsorted(self._starts, firsts, side="right") - 1
-        pick = dask.delayed(pick_rows, pure=False)
-        return [pick(self._chunks[k], int(self._starts[k]), some) for k, some in zip(chunks, rows, strict=True)]
-
-
-def pick_rows(chunk: Any, first: int, rows: slice | Index) -> Any:
-    """Return samples from a chunk whose first sample has the number `first`."""
-    check_chunk(chunk, first)
-    return chunk[rows.start - first : rows.stop - first] if isinstance(rows, slice) else chunk[rows - first]
-
-
-def check_chunk(chunk: Any, first: int) -> None:
-    """Raise an error if a chunk is not a matrix of numbers."""
-    where = f"in the chunk of X that starts at sample {first}"
-    if np.ma.isMaskedArray(chunk) and np.ma.is_masked(chunk):
-        raise ValueError(f"X has masked entries {where}. Impute or drop them first.")
-    if not hasattr(chunk, "__dlpack__") or chunk.ndim != 2:
-        raise TypeError(
-            f"Found a {type(chunk).__name__} {where}, not a dense matrix. Convert chunks with X.map_blocks."
-        )
-
-
-def visit_blocks(visit: Visit[S], join: Callable[[list[S]], S], dtype: str, start: int, n_rows: int, *parts: Any) -> S:
-    """Visit the blocks of consecutive samples, which come in parts, and join the results."""
-    arrays = [to_numpy(part) for part in parts]
-    rows = np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays), dtype)
+def visit_blocks(visit: Visit[S], join: Callable[[list[S]], S], rows: Array, start: int, n_rows: int) -> S:
+    """Visit blocks of rows, of which the first has the number `start`, and join the results."""
     with one_blas_thread():
         return join([visit(rows[k : k + n_rows], start + k) for k in range(0, len(rows), n_rows)])
 
@@ -175,13 +131,19 @@ def map_chunks(X: Any, function: Visit[Array], n_columns: int, dtype: str) -> An
 
 
 def apply_to_chunk(chunk: Any, function: Visit[Array], block_info: Any = None) -> Array:
-    """Apply a function to a chunk."""
+    """Apply a function to a chunk; raise an error if it is not a matrix of numbers."""
     first = int(block_info[0]["array-location"][0][0])
-    check_chunk(chunk, first)
+    where = f"in the chunk of X that starts at sample {first}"
+    if np.ma.isMaskedArray(chunk) and np.ma.is_masked(chunk):
+        raise ValueError(f"X has masked entries {where}. Impute or drop them first.")
+    if not hasattr(chunk, "__dlpack__") or chunk.ndim != 2:
+        raise TypeError(
+            f"Found a {type(chunk).__name__} {where}, not a dense matrix. Convert chunks with X.map_blocks."
+        )
     with one_blas_thread():
         return function(to_numpy(chunk), first)
 
 
 def read_numbers(X: Any) -> Array:
-    """Compute an array (r,)."""
-    return np.concatenate(list(compute(X.to_delayed())))
+    """Compute an array (r,), or (r, n) with chunks that have all columns."""
+    return np.concatenate(list(compute(X.to_delayed().ravel())))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from elldict.exceptions import SamplesChangedError, SamplesFileError
+from elldict.exceptions import FileContentError, SamplesChangedError, SamplesFileError
 from elldict.samples.arrays import ArraySamples, choose_precision
 from elldict.samples.base import (
     STORED_BYTES,
@@ -28,51 +29,23 @@ from elldict.samples.base import (
     sum_along_tree,
 )
 
-GAP_BYTES = 2**16
-"""Size of a gap between rows that is read and dropped: at the speed of a disk, it takes as long as another read."""
+GAP_BYTES = 2**18
+"""Size of rows of which several are read together, with what is between them: a disk reads it as fast as one row."""
 
-RUN_BYTES = 2**22
-"""Size of rows of an index that are read at once, if they are not stored together in a larger chunk."""
-
-Stamp = dict[str, tuple[int, int]]
-"""Size and modification time (ns) of files, by path."""
-
-
-class Rows(Protocol):
-    """Stored rows: a NumPy array, or one of h5py or zarr; arrays whose rows are stored in chunks have `chunks`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of rows and of columns."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
-
-    def __getitem__(self, rows: Any, /) -> Any:
-        """Read consecutive rows."""
+Column = str | Sequence[str] | None
+"""Columns of a table to read, or the array of a file; None for all columns, or the only matrix."""
 
 
 class FileSamples(LocalSamples):
     """Rows of a file, read in the calling thread while others visit the blocks read before.
 
-    Parameters
-    ----------
-    rows : object
-        Array (r, n), of which slices are read.
-    source : str
-        Name of the file, and of the array in it, for messages.
-    origins : sequence of Path
-        Files and folders that the samples come from, which must not be overwritten.
-    names : sequence of str, default=None
-        Names of the columns.
-    is_copy : bool, default=False
-        Whether the rows are a copy, to which later changes of the files do not matter.
+    The rows are any array (r, n) that is read by slices; rows stored together in chunks are read together. The origins
+    are files and folders that must not be overwritten, nor change, except if the rows are a copy.
     """
 
     def __init__(
         self,
-        rows: Rows,
+        rows: Any,
         source: str,
         origins: Sequence[Path] = (),
         names: Sequence[str] | None = None,
@@ -82,6 +55,7 @@ class FileSamples(LocalSamples):
         check_matrix(rows, source)
         self.rows, self.source, self.origins = rows, source, tuple(origins)
         self.feature_names = None if names is None else list(names)
+        self.n_samples, self.n_features = map(int, rows.shape)
         self.dtype = choose_precision(rows.dtype)
         self.n_threads = 1
         self.weights: Weights = None
@@ -89,24 +63,12 @@ class FileSamples(LocalSamples):
         self._watched = () if is_copy else self.origins
         self._stamp = stamp(self._watched)
         chunks = getattr(rows, "chunks", None)
-        n_together = max(1, GAP_BYTES // (self.shape[1] * self.dtype.itemsize)) if chunks is None else int(chunks[0])
-        self._n_together = n_together  # rows that cost as much to read as one of them
-        self._is_finite = False  # all samples are known to be finite
+        self._chunk = 1 if chunks is None else int(chunks[0])  # rows that are stored together
 
     @property
     def shape(self) -> tuple[int, int]:
         """Number of samples and of features."""
-        return int(self.rows.shape[0]), int(self.rows.shape[1])
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return self.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.shape[1]
+        return self.n_samples, self.n_features
 
     @property
     def columns(self) -> Any:
@@ -120,8 +82,9 @@ class FileSamples(LocalSamples):
     def bind(self, n_threads: int = 1, weights: Weights = None) -> Samples:
         """Return the samples with weights, visited by several threads; few of them are read into memory."""
         if math.prod(self.shape) * self.dtype.itemsize <= STORED_BYTES:
-            rows, used = self._fetch(0, self.n_samples), slice(None) if weights is None else np.flatnonzero(weights)
-            self._refuse_not_finite(rows[used], 0 if isinstance(used, slice) else used)
+            rows = self._fetch(0, self.n_samples)
+            used = np.arange(self.n_samples) if weights is None else np.flatnonzero(weights)
+            refuse_not_finite(rows[used], used, self.feature_names, self.source)
             self.check_unchanged()
             return ArraySamples(rows, n_threads, weights)
         bound = copy(self)
@@ -130,19 +93,17 @@ class FileSamples(LocalSamples):
 
     def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block, along a fixed tree."""
-        bounds = cut_blocks(self.n_samples if index is None else len(index), self.n_features, self.block_numbers)
-        blocks = self._read_blocks(bounds, index)
+        blocks = self._read_blocks(index)
         total = sum_along_tree(map_in_order(lambda block: visit(*block), blocks, self.n_threads))
         self.check_unchanged()
-        self._is_finite |= index is None
         return total
 
     def take(self, index: Index) -> Array:
         """Return the samples of an index, in its order."""
-        index = np.asarray(index)
-        out = np.empty((len(index), self.n_features), dtype=self.dtype)
-        order, start = np.argsort(index, kind="stable"), 0
-        for rows in self._read_sorted(index[order]):
+        order = np.argsort(index, kind="stable")
+        out = np.empty((len(order), self.n_features), dtype=self.dtype)
+        start = 0
+        for rows in self._read_sorted(np.asarray(index)[order]):
             out[order[start : start + len(rows)]] = rows
             start += len(rows)
         self.check_unchanged()
@@ -151,27 +112,17 @@ class FileSamples(LocalSamples):
     def read(self, start: int, stop: int) -> Array:
         """Return consecutive samples."""
         rows = self._fetch(start, stop)
-        self._refuse_not_finite(rows, start)
+        refuse_not_finite(rows, start, self.feature_names, self.source)
         return rows
 
     def _fetch(self, start: int, stop: int) -> Array:
         """Read consecutive rows, some of which may have no weight, so that they need not be finite."""
         try:
-            rows = np.asarray(self.rows[start:stop])
-        except MemoryError:
-            raise
-        except Exception as error:  # libraries raise whatever they find in a damaged file
+            with explain(f"{self.source}: samples {start} to {stop - 1} cannot be read"):
+                return np.ascontiguousarray(self.rows[start:stop], dtype=self.dtype)
+        except (SamplesFileError, OSError):
             self.check_unchanged()
-            raise SamplesFileError(
-                f"{self.source}: samples {start} to {stop - 1} cannot be read ({describe(error)}). The file is "
-                "probably damaged: copy or write it again."
-            ) from error
-        return np.ascontiguousarray(rows, dtype=self.dtype)
-
-    def _refuse_not_finite(self, rows: Array, where: int | Index) -> None:
-        """Raise an error for NaN or infinity, until a pass over all samples has found none."""
-        if not self._is_finite:
-            refuse_not_finite(rows, where, self.feature_names, self.source)
+            raise
 
     def check_unchanged(self) -> None:
         """Raise an error if a file has changed since it was opened."""
@@ -184,28 +135,24 @@ class FileSamples(LocalSamples):
                 "when the file is complete."
             )
 
-    def _read_blocks(self, bounds: list[tuple[int, int]], index: Index | None) -> Iterator[tuple[Array, int]]:
-        """Read blocks of consecutive samples, or of an index; yield them with the index of the first row."""
-        if index is not None and np.any(np.diff(index) < 0):
-            for start, stop in bounds:
-                yield self.take(index[start:stop]), start
-        elif index is not None:
-            yield from cut(self._read_sorted(index), bounds)
-        else:
-            n_rows = bounds[0][1] if bounds else 1
-            if getattr(self.rows, "chunks", None) is not None:  # whole chunks, each of them once
-                n_rows = self._n_together * math.ceil(n_rows / self._n_together)
+    def _read_blocks(self, index: Index | None) -> Iterator[tuple[Array, int]]:
+        """Read blocks of all samples, or of an index; yield them with the index of the first row."""
+        bounds = cut_blocks(self.n_samples if index is None else len(index), self.n_features, self.block_numbers)
+        if index is None:
+            n_rows = self._chunk * math.ceil(bounds[0][1] / self._chunk)  # each chunk is read once
             starts = range(0, self.n_samples, n_rows)
-            yield from cut((self.read(k, min(k + n_rows, self.n_samples)) for k in starts), bounds)
+            return cut((self.read(k, min(k + n_rows, self.n_samples)) for k in starts), bounds)
+        if np.any(np.diff(index) < 0):
+            return cut((self.take(index[start:stop]) for start, stop in bounds), bounds)
+        return cut(self._read_sorted(index), bounds)
 
     def _read_sorted(self, index: Index) -> Iterator[Array]:
-        """Read the samples of a sorted index, in runs of rows that are close to each other."""
-        cells = index // self._n_together
-        n_cells = max(1, RUN_BYTES // (self._n_together * self.n_features * self.dtype.itemsize))
-        is_apart = (np.diff(cells) > 1) | (np.diff(cells // n_cells) > 0)
-        for run in np.split(index, np.flatnonzero(is_apart) + 1) if len(index) else ():
+        """Read the samples of a sorted index, with what is between those that are close to each other."""
+        n_together = self._chunk * max(1, GAP_BYTES // (self._chunk * self.n_features * self.dtype.itemsize))
+        first = np.flatnonzero(np.diff(index // n_together, prepend=-1))
+        for run in np.split(index, first[1:]) if len(index) else ():
             rows = self._fetch(int(run[0]), int(run[-1]) + 1)[run - run[0]]
-            self._refuse_not_finite(rows, run)
+            refuse_not_finite(rows, run, self.feature_names, self.source)
             yield rows
 
 
@@ -220,37 +167,38 @@ def cut(parts: Iterable[Array], bounds: list[tuple[int, int]]) -> Iterator[tuple
         held = [rows[stop - start :]] if len(rows) > stop - start else []
 
 
-def check_matrix(rows: Rows, source: str) -> None:
+def check_matrix(rows: Any, source: str) -> None:
     """Raise an error if an array is not a matrix of real numbers."""
-    if len(rows.shape) != 2:
-        raise SamplesFileError(f"{source} has the shape {tuple(rows.shape)}, expected (n_samples, n_features).")
-    if 0 in rows.shape:
-        raise SamplesFileError(f"{source} is empty: it has {rows.shape[0]} samples of {rows.shape[1]} features.")
-    if np.dtype(rows.dtype).kind not in "fiub":
-        raise SamplesFileError(f"{source} holds entries of type {rows.dtype}, expected real numbers.")
+    shape, dtype = tuple(rows.shape), np.dtype(rows.dtype)
+    if len(shape) != 2 or dtype.kind not in "fiub":
+        raise SamplesFileError(
+            f"{source} has the shape {shape} and holds {dtype}, expected real numbers (n_samples, n_features)."
+        )
+    if 0 in shape:
+        raise SamplesFileError(f"{source} is empty: it has {shape[0]} samples of {shape[1]} features.")
 
 
-def stamp(paths: Sequence[Path]) -> Stamp:
-    """Return the size and modification time of files, and of all files in folders."""
-    found: Stamp = {}
-    for path in paths:
-        for file in list_files(path):
-            try:
-                status = os.stat(file)  # noqa: PTH116  there may be 10^5 chunks
-            except FileNotFoundError:
-                continue
-            found[file] = status.st_size, status.st_mtime_ns
+def stamp(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    """Return the size and modification time (ns) of files, and of all that is in folders, by name."""
+    names = [str(path) for path in paths]
+    names += [f"{folder}/{name}" for path in paths for folder, _, inside in os.walk(path) for name in inside]
+    found = {}
+    for name in names:
+        with suppress(FileNotFoundError):
+            status = os.stat(name)  # noqa: PTH116  there may be 10^5 chunks
+            found[name] = status.st_size, status.st_mtime_ns
     return found
 
 
-def list_files(path: Path) -> Iterator[str]:
-    """List a file, or all files of a folder."""
-    if not path.is_dir():
-        yield str(path)
-    for folder, _, names in os.walk(path):
-        yield from (f"{folder}/{name}" for name in names)
-
-
-def describe(error: BaseException) -> str:
-    """Format the error of another library in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+@contextmanager
+def explain(problem: str) -> Iterator[None]:
+    """Turn what a library raises for a damaged file into an error that says what cannot be read, and what to do."""
+    try:
+        yield
+    except (FileContentError, ImportError, MemoryError, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # libraries raise whatever they find
+        found = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SamplesFileError(
+            f"{problem} ({found}). The file is damaged, or of another format: copy or write it again."
+        ) from error

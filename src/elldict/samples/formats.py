@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import finalize
@@ -15,12 +14,8 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
-from elldict.atomic import NAMELESS
-from elldict.exceptions import FileContentError, SamplesFileError
-from elldict.samples.files import FileSamples, describe
-
-HDF5_SIGNATURES = (b"\x89HDF\r\n\x1a\n", b"MATLAB 7.3 MAT-file")
-"""First bytes of HDF5; before HDF5, MATLAB writes a block of its own, and its rows are the columns of HDF5."""
+from elldict.exceptions import SamplesFileError
+from elldict.samples.files import Column, FileSamples, explain
 
 SAFETENSORS_TYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1"},
@@ -49,21 +44,16 @@ class RawRows:
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         """Read consecutive rows."""
         start, stop, _ = rows.indices(self.shape[0])
-        n = self.shape[1]
+        n_rows, n = stop - start, self.shape[1]
         if self._order == "C":
-            return self._read(start * n, (stop - start, n))
-        return np.stack([self._read(k * self.shape[0] + start, (stop - start,)) for k in range(n)], axis=1)
+            return self._read(start * n, n_rows * n).reshape(n_rows, n)
+        return np.stack([self._read(k * self.shape[0] + start, n_rows) for k in range(n)], axis=1)
 
-    def _read(self, first: int, shape: tuple[int, ...]) -> NDArray[Any]:
+    def _read(self, first: int, count: int) -> NDArray[Any]:
         """Read numbers from a position, which does not depend on what other threads read."""
-        found = np.empty(shape, self.dtype)
-        memory, position = found.data.cast("B"), self._offset + first * self.dtype.itemsize
-        while len(memory):
-            n_read = os.preadv(self._descriptor, [memory], position)
-            if n_read == 0:
-                raise EOFError(f"the file ends at byte {position}")
-            memory, position = memory[n_read:], position + n_read
-        return found
+        size = self.dtype.itemsize
+        found = os.pread(self._descriptor, count * size, self._offset + first * size)
+        return np.frombuffer(found, self.dtype, count)  # raises an error if there are fewer
 
 
 class BrainFloatRows:
@@ -92,24 +82,10 @@ class TransposedRows:
         return np.asarray(self._dataset[:, rows].T)
 
 
-@contextmanager
-def explain(path: Path, kind: str) -> Iterator[None]:
-    """Turn what a library raises for a damaged file into an error that names the file and what to do."""
-    try:
-        yield
-    except (FileContentError, ImportError, MemoryError):
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.EACCES, *NAMELESS):
-            raise
-        raise SamplesFileError(
-            f"{path} cannot be read as {kind} ({describe(error)}). If it is, it is damaged: copy or write it again."
-        ) from error
-
-
-def open_npy(path: Path) -> FileSamples:
+def open_npy(path: Path, name: Column) -> FileSamples:
     """Open a .npy file."""
-    with explain(path, ".npy"):
+    refuse_name(path, name)
+    with explain(f"{path} cannot be read as .npy"):
         array = np.load(path, mmap_mode="r", allow_pickle=False)  # for its header
     size, expected = path.stat().st_size, array.offset + array.nbytes
     if size != expected:
@@ -123,11 +99,10 @@ def open_npy(path: Path) -> FileSamples:
     return FileSamples(rows, str(path), [path])
 
 
-def open_npz(path: Path, name: str | None) -> FileSamples:
+def open_npz(path: Path, name: Column) -> FileSamples:
     """Read an array of a .npz archive into memory."""
-    with explain(path, ".npz"), np.load(path, allow_pickle=False) as archive:
-        shapes = {key: read_shape(archive, key) for key in archive.files}
-        name = choose_array(path, shapes, name)
+    with explain(f"{path} cannot be read as .npz"), np.load(path, allow_pickle=False) as archive:
+        name = choose_array(path, {key: read_shape(archive, key) for key in archive.files}, name)
         return FileSamples(archive[name], f"{path}:{name}", [path], is_copy=True)
 
 
@@ -139,11 +114,11 @@ def read_shape(archive: Any, name: str) -> tuple[int, ...]:
         return tuple(read(stream)[0])
 
 
-def open_mat(path: Path, name: str | None) -> FileSamples:
+def open_mat(path: Path, name: Column) -> FileSamples:
     """Read an array of a MAT file, of a version before 7.3, into memory."""
     import scipy.io  # noqa: PLC0415  it is slow to import
 
-    with explain(path, "a MAT file"):
+    with explain(f"{path} cannot be read as a MAT file"):
         shapes = {key: shape for key, shape, kind in scipy.io.whosmat(path) if kind not in ("cell", "struct", "char")}
         if name is None:  # every number is a matrix there
             shapes = {key: shape for key, shape in shapes.items() if min(shape) > 1} or shapes
@@ -154,14 +129,15 @@ def open_mat(path: Path, name: str | None) -> FileSamples:
     return FileSamples(found, f"{path}:{name}", [path], is_copy=True)
 
 
-def open_text(path: Path) -> FileSamples:
+def open_text(path: Path, name: Column) -> FileSamples:
     """Read numbers separated by white space into memory."""
-    with explain(path, "text with numbers separated by white space"):
+    refuse_name(path, name)
+    with explain(f"{path} cannot be read as text with numbers separated by white space"):
         return FileSamples(np.loadtxt(path, ndmin=2), str(path), [path], is_copy=True)
 
 
-def open_hdf5(path: Path, name: str | None) -> FileSamples:
-    """Open a dataset of an HDF5 file, MAT files of version 7.3 among them."""
+def open_hdf5(path: Path, name: Column, *, is_matlab: bool = False) -> FileSamples:
+    """Open a dataset of an HDF5 file; MATLAB, from version 7.3 of its files, writes columns as rows."""
     h5py = import_optional("h5py")
     shapes: dict[str, tuple[int, ...]] = {}
 
@@ -169,30 +145,27 @@ def open_hdf5(path: Path, name: str | None) -> FileSamples:
         if isinstance(item, h5py.Dataset):
             shapes[key] = tuple(item.shape or ())
 
-    with explain(path, "HDF5"):
+    with explain(f"{path} cannot be read as HDF5"):
         file = h5py.File(path, "r")
         file.visititems(list_shape)
-        name = choose_array(path, shapes, name and name.strip("/"))
+        name = choose_array(path, shapes, name.strip("/") if isinstance(name, str) else name)
         dataset = file[name]
         if dataset.is_virtual or dataset.external:
             raise SamplesFileError(f"{path}:{name} is stored in other files. Copy its content into one file.")
-        with path.open("rb") as stream:
-            is_matlab = stream.read(len(HDF5_SIGNATURES[1])) == HDF5_SIGNATURES[1]
         return FileSamples(TransposedRows(dataset) if is_matlab else dataset, f"{path}:{name}", [path])
 
 
-def open_zarr(path: Path, name: str | None) -> FileSamples:
+def open_zarr(path: Path, name: Column) -> FileSamples:
     """Open a zarr array, or one of a group."""
     zarr = import_optional("zarr")
-    with explain(path, "zarr"):
-        found, source = zarr.open(str(path), mode="r"), str(path)
-        if isinstance(found, zarr.Group):
-            arrays = {key: item for key, item in found.members(max_depth=None) if isinstance(item, zarr.Array)}
-            name = choose_array(path, {key: array.shape for key, array in arrays.items()}, name)
-            found, source = arrays[name], f"{path}:{name}"
-        elif name is not None:
-            raise SamplesFileError(f"{path} is a single zarr array: leave out the name {name!r}.")
-        return wrap_zarr(found, source, [path])
+    with explain(f"{path} cannot be read as zarr"):
+        found = zarr.open(str(path), mode="r")
+        if not isinstance(found, zarr.Group):
+            refuse_name(path, name)
+            return wrap_zarr(found, str(path), [path])
+        arrays = {key: item for key, item in found.members(max_depth=None) if isinstance(item, zarr.Array)}
+        name = choose_array(path, {key: array.shape for key, array in arrays.items()}, name)
+        return wrap_zarr(arrays[name], f"{path}:{name}", [path])
 
 
 def wrap_zarr(array: Any, source: str, origins: list[Path]) -> FileSamples:
@@ -206,52 +179,53 @@ def wrap_zarr(array: Any, source: str, origins: list[Path]) -> FileSamples:
     return FileSamples(array, source, origins)
 
 
-def open_safetensors(path: Path, name: str | None) -> FileSamples:
+def open_safetensors(path: Path, name: Column) -> FileSamples:
     """Open a tensor of a .safetensors file: after eight bytes with its length, the header says where each one is."""
-    with explain(path, "safetensors"), path.open("rb") as stream:
+    with explain(f"{path} cannot be read as safetensors"), path.open("rb") as stream:
         n_bytes, size = int.from_bytes(stream.read(8), "little"), path.stat().st_size
-        if n_bytes > size - 8:
-            raise SamplesFileError(f"{path} is no safetensors file, or is truncated. Copy or write it again.")
-        header = json.loads(stream.read(n_bytes))
-        tensors = {key: tensor for key, tensor in header.items() if key != "__metadata__"}
+        if n_bytes > size:
+            raise EOFError(f"its header ends beyond its {size} bytes")
+        tensors = json.loads(stream.read(n_bytes))
+        tensors.pop("__metadata__", None)
         name = choose_array(path, {key: tuple(tensor["shape"]) for key, tensor in tensors.items()}, name)
         kind, shape = tensors[name]["dtype"], tuple(map(int, tensors[name]["shape"]))
         if kind not in SAFETENSORS_TYPES:
             raise SamplesFileError(f"{path}:{name} holds entries of type {kind}, expected real numbers.")
         dtype = np.dtype(SAFETENSORS_TYPES[kind])
         first, last = (8 + n_bytes + int(offset) for offset in tensors[name]["data_offsets"])
-        if first < 8 + n_bytes or last > size or last - first != math.prod(shape) * dtype.itemsize:
-            raise SamplesFileError(f"{path}:{name} is damaged or truncated. Copy or write the file again.")
+        if last > size or last - first != math.prod(shape) * dtype.itemsize:
+            raise EOFError(f"{name!r} should be in bytes {first} to {last} of {size}")
         rows = RawRows(stream, first, shape, dtype)
         return FileSamples(BrainFloatRows(rows) if kind == "BF16" else rows, f"{path}:{name}", [path])
 
 
-def choose_array(path: Path, shapes: Mapping[str, tuple[int, ...]], name: str | None) -> str:
-    """Return the name of the array to read: the one asked for, or the only matrix."""
-    if name is not None and name in shapes:
-        return name
-    listed = ", ".join(f"{key} {shape}" for key, shape in list(shapes.items())[:MOST_NAMED]) or "none"
+def refuse_name(path: Path, name: Column) -> None:
+    """Raise an error if an array is asked for by name, in a file that holds a single one."""
     if name is not None:
-        raise SamplesFileError(f"{path} has no array {name!r}. Its arrays are: {listed}.")
-    matrices = [key for key, shape in shapes.items() if len(shape) == 2]
-    if len(matrices) != 1:
+        raise SamplesFileError(f"{path} has no names of columns or arrays. Omit {name!r}.")
+
+
+def choose_array(path: Path, shapes: Mapping[str, tuple[int, ...]], name: Column) -> str:
+    """Return the name of the array to read: the one asked for, or the only matrix."""
+    listed = ", ".join(f"{key} {shape}" for key, shape in list(shapes.items())[:MOST_NAMED]) or "none"
+    if name is None:
+        matrices = [key for key, shape in shapes.items() if len(shape) == 2]
+        if len(matrices) == 1:
+            return matrices[0]
         raise SamplesFileError(
             f"{path} holds {len(matrices)} matrices, expected one; its arrays are: {listed}. Name the one with the "
             f"samples: '{path.name}:NAME'."
         )
-    return matrices[0]
+    if isinstance(name, str) and name in shapes:
+        return name
+    raise SamplesFileError(f"{path} has no array {name!r}. Its arrays are: {listed}.")
 
 
 def import_optional(module: str) -> Any:
     """Import a library for files, or say how to install it."""
-    from importlib import import_module  # noqa: PLC0415
-
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        if error.name != package:
-            raise
         raise ImportError(
-            f"{package} is needed to read or write this file: pip install {package}", name=package
+            f"{error.name} is needed to read or write this file: pip install {error.name}", name=error.name
         ) from error

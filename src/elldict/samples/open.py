@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,36 @@ from elldict.samples import formats
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Samples, Weights
 from elldict.samples.dask import is_dask, open_dask
-from elldict.samples.files import FileSamples
+from elldict.samples.files import Column, FileSamples
 from elldict.samples.tables import DELIMITERS, open_table
 
 __all__ = ["open_samples"]
 
+Open = Callable[[Path, Column], FileSamples]
+
 TABLES = (*DELIMITERS, ".parquet", ".feather", ".arrow")
 """Suffixes of tables."""
 
+BY_CONTENT: dict[bytes, Open] = {
+    b"\x93NUMPY": formats.open_npy,
+    b"PK\x03\x04": formats.open_npz,
+    b"\x89HDF\r\n\x1a\n": formats.open_hdf5,
+    b"MATLAB 7.3 MAT-file": partial(formats.open_hdf5, is_matlab=True),
+    b"PAR1": open_table,
+    b"ARROW1": open_table,
+}
+"""What opens files that begin with certain bytes."""
+
+BY_SUFFIX: dict[str, Open] = {
+    **dict.fromkeys(DELIMITERS, open_table),
+    ".txt": formats.open_text,
+    ".mat": formats.open_mat,
+    ".safetensors": formats.open_safetensors,
+}
+"""What opens other files, by suffix."""
+
 KNOWN = ".npy, .npz, .csv, .tsv, .txt, .parquet, .feather, .arrow, .h5 or .hdf5, .zarr, .mat, .safetensors"
+"""Formats, for messages."""
 
 
 def open_samples(source: Any, *, column: str | Sequence[str] | None = None, device: str | None = None) -> FileSamples:
@@ -96,9 +118,10 @@ def open_any(source: Any, column: str | Sequence[str] | None) -> FileSamples:
         return open_tables([Path(part) for part in source], column)
     if column is not None:
         raise ValueError(f"column={column!r} selects from files. Got a {type(source).__name__} instead.")
-    if not all(hasattr(source, name) for name in ("shape", "dtype", "__getitem__")):
+    is_array = all(hasattr(source, name) for name in ("shape", "dtype", "__getitem__"))
+    if not is_array or is_torch_array(source) or is_cupy_array(source):  # these are fitted where they are
         raise TypeError(
-            f"Expected the name of a file, or an array that is read by slices. Got {source!r:.100} instead."
+            f"Expected the name of a file, or an array that is read by slices into NumPy. Got {source!r:.100} instead."
         )
     if is_of("zarr", source):
         folder = getattr(source.store, "root", None)
@@ -141,32 +164,31 @@ def is_of(library: str, X: Any) -> bool:
     return type(X).__module__.partition(".")[0] == library
 
 
-def open_path(given: Path, column: str | Sequence[str] | None) -> FileSamples:
+def open_path(given: Path, column: Column) -> FileSamples:
     """Open a file or folder, or an array whose name follows a colon."""
     path, name = split_name(given)
     if name is not None and column is not None:
         raise ValueError(f"{given} names the array {name!r}, and column={column!r} another one. Omit one of them.")
     column = column if name is None else name
-    if path.is_dir() and not any((path / known).exists() for known in ("zarr.json", ".zarray", ".zgroup")):
-        found = sorted(part for part in path.iterdir() if part.suffix.lower() in TABLES)
-        if not found:
-            raise SamplesFileError(f"{path} is a folder without tables: {', '.join(TABLES)}.")
-        return open_tables(found, column)
-    if path.is_dir():
-        return formats.open_zarr(path, find_name(path, column))
-    return open_file(path, column)
+    if not path.is_dir():
+        return open_file(path, column)
+    if any((path / known).exists() for known in ("zarr.json", ".zarray", ".zgroup")):
+        return formats.open_zarr(path, column)
+    found = sorted(part for part in path.iterdir() if part.suffix.lower() in TABLES)
+    if not found:
+        raise SamplesFileError(f"{path} is a folder without tables: {', '.join(TABLES)}.")
+    return open_tables(found, column)
 
 
 def split_name(path: Path) -> tuple[Path, str | None]:
     """Split ``file.h5:group/data`` into a file that exists and the name of an array in it."""
-    text = str(path)
-    for at in [k for k, character in enumerate(text) if character == ":"] if not path.exists() else ():
-        if at and at + 1 < len(text) and Path(text[:at]).exists():
-            return Path(text[:at]), text[at + 1 :]
+    file, _, name = str(path).rpartition(":")
+    if file and name and not path.exists() and Path(file).exists():
+        return Path(file), name
     return path, None
 
 
-def open_tables(paths: Sequence[Path], column: str | Sequence[str] | None) -> FileSamples:
+def open_tables(paths: Sequence[Path], column: Column) -> FileSamples:
     """Open tables of one format."""
     for path in paths:
         refuse_special(path)
@@ -175,39 +197,17 @@ def open_tables(paths: Sequence[Path], column: str | Sequence[str] | None) -> Fi
             f"{paths[0]} and others: several files are read together if all are tables of one format "
             f"({', '.join(TABLES)}). Join arrays into one file, or pass the files that belong together."
         )
-    return open_table(paths, column)
+    return open_table(paths[0], column, *paths[1:])
 
 
-def open_file(path: Path, column: str | Sequence[str] | None) -> FileSamples:
-    """Open a file by its first bytes; texts, safetensors and MAT files by their suffix."""
+def open_file(path: Path, column: Column) -> FileSamples:
+    """Open a file, whose format is known by its first bytes or its suffix."""
     refuse_special(path)  # a pipe would wait for somebody to write
     with path.open("rb") as stream:
-        first = stream.read(max(map(len, formats.HDF5_SIGNATURES)))
-    suffix = path.suffix.lower()
-    if first.startswith((b"PAR1", b"ARROW1")) or suffix in DELIMITERS:
-        return open_table([path], column)
-    if first.startswith(b"\x93NUMPY") or suffix == ".txt":
-        if column is not None:
-            raise SamplesFileError(f"{path} has no names of columns or arrays. Omit {column!r}.")
-        return formats.open_npy(path) if suffix != ".txt" else formats.open_text(path)
-    name = find_name(path, column)
-    if first.startswith(formats.HDF5_SIGNATURES):
-        return formats.open_hdf5(path, name)
-    if first.startswith(b"PK"):
-        return formats.open_npz(path, name)
-    if suffix == ".mat":
-        return formats.open_mat(path, name)
-    if suffix == ".safetensors":
-        return formats.open_safetensors(path, name)
-    raise SamplesFileError(
-        f"{path} is {'not a file of samples, or damaged' if first else 'empty'}. Expected one of {KNOWN}."
-    )
-
-
-def find_name(path: Path, column: str | Sequence[str] | None) -> str | None:
-    """Return the name of the array to read."""
-    if column is None or isinstance(column, str):
-        return column
-    raise SamplesFileError(
-        f"{path} holds arrays, of which one is read: column must be its name. Got {column!r} instead."
-    )
+        first = stream.read(max(map(len, BY_CONTENT)))
+    known = [open_format for start, open_format in BY_CONTENT.items() if first.startswith(start)]
+    open_format = known[0] if known else BY_SUFFIX.get(path.suffix.lower())
+    if open_format is None:
+        found = "not a file of samples, or damaged" if first else "empty"
+        raise SamplesFileError(f"{path} is {found}. Expected one of {KNOWN}.")
+    return open_format(path, column)

@@ -26,7 +26,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 MEMORY_MAPS = Path("/proc/self/maps")
 """List of the mapped files of this process, on Linux."""
 
-Append = Callable[[NDArray[Any]], None]
+Append = Callable[[NDArray[Any]], Any]
 PathLike = str | os.PathLike[str]
 
 
@@ -38,38 +38,24 @@ def open_output(path: PathLike, shape: tuple[int, int], dtype: str, names: Seque
         if suffix == ".npy":
             header = {"shape": shape, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(np.dtype(dtype))}
             np.lib.format.write_array_header_1_0(stream, header)
-
-            def append(rows: NDArray[Any]) -> None:
-                stream.write(np.ascontiguousarray(rows, dtype=dtype).data)
-
-            yield append
+            yield lambda rows: stream.write(np.ascontiguousarray(rows, dtype=dtype).data)
         else:
-            with open_table_writer(stream, suffix, names, dtype) as append_to_table:
-                yield append_to_table
+            if suffix in DELIMITERS:
+                names = [f"'{name}" if name.startswith(FORMULAS) else name for name in names]
+            arrow = import_optional("pyarrow")
+            schema = arrow.schema([(name, arrow.from_numpy_dtype(np.dtype(dtype))) for name in names])
+            with open_writer(stream, suffix, schema) as writer:
+                yield lambda rows: writer.write(arrow.record_batch(list(rows.T.astype(dtype)), schema=schema))
 
 
-@contextmanager
-def open_table_writer(stream: BinaryIO, suffix: str, names: Sequence[str], dtype: str) -> Iterator[Append]:
-    """Yield a function that appends rows to a table."""
-    arrow = import_optional("pyarrow")
-    if suffix in DELIMITERS:
-        names = [f"'{name}" if name.startswith(FORMULAS) else name for name in names]
-    schema = arrow.schema([(name, arrow.from_numpy_dtype(np.dtype(dtype))) for name in names])
-    writer: Any
+def open_writer(stream: BinaryIO, suffix: str, schema: Any) -> Any:
+    """Begin a table with these columns, in the format of a suffix."""
     if suffix == ".parquet":
-        writer = import_optional("pyarrow.parquet").ParquetWriter(stream, schema)
-    elif suffix == ".feather":
-        writer = arrow.ipc.new_file(stream, schema)
-    else:
-        text = import_optional("pyarrow.csv")
-        writer = text.CSVWriter(stream, schema, write_options=text.WriteOptions(delimiter=DELIMITERS[suffix]))
-
-    def append(rows: NDArray[Any]) -> None:
-        columns = [arrow.array(np.ascontiguousarray(column, dtype=dtype)) for column in rows.T]
-        writer.write_batch(arrow.record_batch(columns, schema=schema))
-
-    with writer:
-        yield append
+        return import_optional("pyarrow.parquet").ParquetWriter(stream, schema)
+    if suffix == ".feather":
+        return import_optional("pyarrow").ipc.new_file(stream, schema)
+    text = import_optional("pyarrow.csv")
+    return text.CSVWriter(stream, schema, write_options=text.WriteOptions(delimiter=DELIMITERS[suffix]))
 
 
 def reopen(path: PathLike) -> Any:
@@ -99,36 +85,23 @@ def is_within(target: Path, origin: Path) -> bool:
     return target.samefile(origin) or target.is_relative_to(origin.resolve())
 
 
-def view(X: Any) -> NDArray[Any] | None:
-    """Return an array of any library in the memory of the CPU as one of NumPy, without a copy; None for others."""
-    if isinstance(X, np.ndarray):
-        return X
-    try:
-        return np.from_dlpack(X.detach() if hasattr(X, "detach") else X, copy=False)
-    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
-        return None
-
-
 def is_mapped(target: Path, X: Any) -> bool:
-    """Return whether an array of any library rests on a memory map of a file, by whatever name.
+    """Return whether an array rests on a memory map of a file, by whatever name.
 
-    Linux lists the files behind addresses; elsewhere, views of a `numpy.memmap` are recognised.
+    Arrays of NumPy know it. Linux tells it of those of other libraries in the memory of the CPU, by their address.
     """
-    array = view(X)
-    if array is None:
-        return False
-    if MEMORY_MAPS.exists():
-        first, last = np.lib.array_utils.byte_bounds(array)
-        inode = target.stat().st_ino
-        for line in MEMORY_MAPS.read_text(errors="replace").splitlines():
-            bounds, _, _, _, found, *_ = line.split()
-            begin, end = (int(address, 16) for address in bounds.split("-"))
-            if int(found) == inode and begin < last and first < end:
-                return True
-        return False
-    base: Any = array
+    base = X
     while base is not None:
-        if isinstance(base, np.memmap) and base.filename is not None and target.samefile(base.filename):
-            return True
+        if isinstance(base, np.memmap) and base.filename is not None:
+            return target.samefile(base.filename)
         base = getattr(base, "base", None)
+    try:
+        address = np.from_dlpack(X.detach() if hasattr(X, "detach") else X, copy=False).ctypes.data
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return False
+    for line in MEMORY_MAPS.read_text(errors="replace").splitlines() if MEMORY_MAPS.exists() else ():
+        bounds, _, _, _, inode, *_ = line.split()
+        begin, end = (int(bound, 16) for bound in bounds.split("-"))
+        if begin <= address < end:
+            return int(inode) == target.stat().st_ino
     return False

@@ -163,7 +163,8 @@ def gather_all(
     Those of an order are used for second derivatives; without one there are none. A `model` will need norms.
     """
     r, white, squares = samples.shape[0], whiten_samples(samples, whitening), np.zeros(0)
-    half: Any = np.resize(np.array([0, 1], dtype=np.int8), r)
+    half: Any = np.zeros(r, dtype=np.int8)
+    half[1::2] = 1
     few = hold(white.take(np.arange(0))) if order is None else read_few(samples, whitening, order)
     if model is not None:
         squares = map_rows(white, lambda rows: np.vecdot(rows, rows))

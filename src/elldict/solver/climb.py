@@ -134,7 +134,8 @@ class NewtonAscent:
         at = evaluate(codes, objective)
         state = replace(state, objective=objective, iteration=state.iteration + 1, value=at.value)
         least = self.done * at.rise_by_chance
-        if not objective.has_changed and state.step.gained(at.value) < -least:
+        has_fallen = at.rise > least and state.step.gained(at.value) < -least  # at a maximum, refits lower the value
+        if has_fallen and not objective.has_changed:
             step, A = state.step.shorten()
             return replace(state, A=A, step=step, reason=Reason.NO_RISE if step.is_exhausted else Reason.RUNNING)
         is_stuck = not objective.has_changed and state.step.n_shortened > 0 and state.step.gained(at.value) < least
