@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import multivariate_normal
 
 from elldict import LpDictionaryLearning, LpICA, transform
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.denoising import Distribution, SpikeSlab, find_thresholds, fit_spike_slab, limit_noise
-from elldict.exceptions import NotIdentifiableWarning, NotWhiteWarning
-from elldict.samples import base
 from elldict.samples.normalization import Normalization
 from tests.fits import draw, draw_atoms
 
@@ -53,33 +50,6 @@ def test_spike_slab_fit_recovers_density_scale_and_noise(rng):
     assert found.noise_std == pytest.approx(0.1, rel=0.02)
 
 
-def test_spike_slab_fit_of_exact_codes_has_no_noise(rng):
-    Z = rng.standard_normal((20_000, 4)) * (rng.random((20_000, 4)) < DENSITY)
-    found = fit_spike_slab(Z)
-    assert found.noise_std == 0
-    assert_allclose(found.density, np.mean(Z != 0, axis=0), atol=1e-6)
-    assert_allclose(found.scale**2, np.sum(Z**2, axis=0) / np.sum(Z != 0, axis=0), rtol=5e-3)  # from bins
-
-
-def test_spike_slab_fit_of_sub_gaussian_codes_has_density_one(rng):
-    found = fit_spike_slab(rng.uniform(-1, 1, (5000, 3)))
-    assert_array_equal(found.density, 1)
-    assert_allclose(found.scale, 1 / np.sqrt(3), rtol=0.03)
-    assert found.noise_std == 0
-
-
-def test_spike_slab_fit_with_weights_is_that_of_repeated_codes(rng):
-    Z, weights = draw("noisy", 3000, 2), rng.integers(0, 4, 3000)
-    one, other = fit_spike_slab(Z, weights.astype(float)), fit_spike_slab(np.repeat(Z, weights, axis=0))
-    assert_allclose(one.density, other.density, rtol=1e-9)
-    assert_allclose(one.scale, other.scale, rtol=1e-9)
-
-
-def test_spike_slab_fit_of_zeros_is_finite():
-    found = fit_spike_slab(np.zeros((10, 2)))
-    assert_array_equal([found.density, found.scale], 0)
-
-
 # Posterior means
 
 
@@ -89,11 +59,6 @@ def test_posterior_mean_of_bernoulli_gaussian_codes_is_that_by_quadrature():
     assert_allclose(rule(z[:, None])[:, 0], compute_posterior_mean(z), atol=1e-6)
 
 
-def test_posterior_mean_without_noise_is_the_code():
-    z = np.linspace(-4, 4, 9)[:, None]
-    assert_array_equal(Distribution(LAW).make_posterior_mean(np.zeros(1))(z), z)
-
-
 def test_posterior_mean_increases_where_the_noise_is_larger_than_the_density_allows():
     """Without the limit, small codes would change their sign."""
     z = np.linspace(-3, 3, 601)[:, None]
@@ -101,21 +66,6 @@ def test_posterior_mean_increases_where_the_noise_is_larger_than_the_density_all
     found = Distribution(LAW).make_posterior_mean(np.array([1.0]))(z)
     assert np.all(np.diff(found[:, 0]) > -1e-3)
     assert np.any(np.diff((z + 1.0 * LAW.score(z))[:, 0]) < -0.05)
-
-
-def test_noise_that_is_part_of_the_density_is_not_lowered():
-    assert_allclose(limit_noise(LAW, np.array([NOISE])), NOISE, rtol=1e-9)
-
-
-def test_posterior_mean_of_normalised_samples_has_less_error_than_codes(rng):
-    """Codes of all sizes, with a common factor for each sample, and noise of one size."""
-    m, median = 50, 25.0
-    clean = draw("sparse", 4000, m) * np.exp(rng.standard_normal((4000, 1)))
-    Z = clean + 0.3 * rng.standard_normal(clean.shape)
-    x = Normalization(median).apply(Z)
-    found = fit_spike_slab(x)
-    rule = Distribution(found, Normalization(median)).make_posterior_mean(np.full(m, 0.3))
-    assert np.mean((rule(Z) - clean) ** 2) < 0.8 * np.mean((Z - clean) ** 2)
 
 
 # Thresholds
@@ -133,21 +83,6 @@ def test_automatic_threshold_has_the_smallest_error_of_all(soft, rng):
     assert abs(found - min(errors, key=errors.get)) < 0.06
 
 
-def test_hard_threshold_is_where_the_posterior_mean_is_half_of_the_code():
-    t = find_thresholds(LAW, np.array([NOISE]), soft=False)
-    rule = Distribution(LAW).make_posterior_mean(np.array([NOISE]))
-    assert rule(t[None])[0, 0] == pytest.approx(t[0] / 2, rel=0.03)  # between points of a grid
-
-
-def test_thresholds_without_noise_are_zero():
-    assert_array_equal(find_thresholds(LAW, np.zeros(1), soft=True), 0)
-
-
-def test_largest_codes_of_each_sample_are_kept():
-    Z = np.array([[3.0, -5, 1, 4], [0, 0, 2, -2], [1, 1, 1, 1]])
-    assert_array_equal(transform.keep_largest(Z, 2), [[0, -5, 0, 4], [0, 0, 2, -2], [1, 1, 0, 0]])
-
-
 def test_transform_algorithms_make_sparse_codes():
     X = draw("noisy", 1000, 6)
     model = LpDictionaryLearning(error_bars=False).fit(X)
@@ -160,17 +95,6 @@ def test_transform_algorithms_make_sparse_codes():
     assert np.all(np.sum(model.transform(X) != 0, axis=1) == 2)
     model.set_params(transform_alpha=None)
     assert np.all(np.sum(model.transform(X) != 0, axis=1) == 1)  # a tenth of six features, at least one
-
-
-@pytest.mark.parametrize("normalize", [None, "samples"])
-def test_automatic_thresholds_have_less_error_than_linear_codes(normalize):
-    X, dictionary, codes = make_bernoulli_gaussian(2000, 6, density=0.3, noise_std=0.1, random_state=0)
-    model = LpDictionaryLearning(normalize=normalize, error_bars=False, transform_alpha="auto").fit(X)
-    true = codes @ dictionary @ model.components_.T
-    linear = np.mean((model.transform(X) - true) ** 2)
-    for algorithm in ("threshold", "hard_threshold"):
-        model.set_params(transform_algorithm=algorithm)
-        assert np.mean((model.transform(X) - true) ** 2) < 0.75 * linear
 
 
 # Likelihood
@@ -199,14 +123,6 @@ class Uniform:
         return np.full(Z.shape, -0.5 * np.log(np.pi))
 
 
-def test_score_of_gaussian_samples_is_the_gaussian_likelihood(rng):
-    X = rng.standard_normal((20_000, 3)) @ np.array([[1, 0.5, 0], [0, 2, 1], [0, 0, 3]])
-    with pytest.warns(NotIdentifiableWarning):
-        model = LpICA(error_bars=False).fit(X)
-    expected = multivariate_normal(X.mean(axis=0), np.cov(X.T)).logpdf(X[:2000])
-    assert model.score(X[:2000]) == pytest.approx(np.mean(expected), abs=0.02)
-
-
 def test_score_of_held_out_samples_is_that_of_the_true_density():
     X, dictionary, _ = make_bernoulli_gaussian(20_000, 6, density=0.3, noise_std=0.2, random_state=0)
     model = LpDictionaryLearning(error_bars=False).fit(X[:10_000])
@@ -232,21 +148,6 @@ def test_score_does_not_depend_on_the_unit_of_sources():
         assert_allclose(one.scale_, other.scale_ * np.sqrt(2000), rtol=1e-9)
 
 
-def test_weighted_score_is_the_weighted_mean(rng):
-    X, weights = draw("noisy", 500, 4), rng.integers(0, 3, 500)
-    model = LpDictionaryLearning(error_bars=False).fit(X)
-    assert model.score(X, sample_weight=weights) == pytest.approx(model.score(np.repeat(X, weights, axis=0)))
-
-
-def test_score_of_fewer_components_is_that_of_their_projection(rng):
-    X = draw("noisy", 2000, 6) @ np.diag([3, 2, 1.5, 1, 1, 1.0]) @ draw_atoms(6)
-    with pytest.warns(NotWhiteWarning):
-        model = LpDictionaryLearning(n_components=2, error_bars=False).fit(X)
-    other = rng.standard_normal((len(X), 6))
-    other -= other @ model.components_.T @ model.components_
-    assert_allclose(model.score_samples(X), model.score_samples(X + other), atol=1e-9)
-
-
 # Denoising
 
 
@@ -262,29 +163,7 @@ def test_denoised_samples_have_the_smallest_error_that_the_true_density_allows()
         assert least < error < least + 0.1 * (linear - least)
 
 
-def test_denoised_samples_are_the_posterior_codes_times_the_atoms(easy):
-    noisy = easy[0] + 0.1 * np.random.default_rng(0).standard_normal(easy[0].shape)
-    model = LpDictionaryLearning(error_bars=False, transform_algorithm="posterior").fit(noisy)
-    assert_allclose(model.denoise(noisy), model.inverse_transform(model.transform(noisy)), atol=1e-12)
-
-
-def test_exact_samples_are_not_changed_by_denoising(easy):
-    model = LpDictionaryLearning(error_bars=False).fit(easy[0])
-    assert_allclose(model.denoise(easy[0]), easy[0], atol=1e-12)
-
-
 # Blocks
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_codes_do_not_depend_on_blocks(dtype, monkeypatch):
-    X = draw("noisy", 3000, 5).astype(dtype)
-    model = LpICA(error_bars=False).fit(X)
-    whole = model.transform(X), model.score_samples(X)
-    monkeypatch.setattr(base, "cut_blocks", lambda r, n: [(i, min(i + 700, r)) for i in range(0, r, 700)])
-    assert whole[0].dtype == dtype
-    assert_allclose(model.transform(X), whole[0], rtol=1e-5)
-    assert_allclose(model.score_samples(X), whole[1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["transform", "score_samples", "denoise"])
@@ -296,16 +175,3 @@ def test_bad_entry_is_named(method, bad):
     found = "NaN" if np.isnan(bad) else "infinity"
     with pytest.raises(ValueError, match=rf"contains {found} \(sample 33333, feature 2\)"):
         getattr(model, method)(X)
-
-
-@pytest.mark.parametrize("law", ["noisy", "uniform", "exponential"])
-def test_fitted_densities_integrate_to_one_and_have_their_score(law):
-    model = LpICA(error_bars=False).fit(draw(law, 4000, 3))
-    density = model._distribution.density
-    z, dz = np.linspace(-30, 30, 60_001, retstep=True)
-    logs = density.log_density(np.repeat(z[:, None], 3, axis=1))
-    assert_allclose(np.sum(np.exp(logs), axis=0) * dz, 1, atol=0.01)  # log q is quadratic within a bin
-    some = np.abs(z[1:-1]) < 3
-    slope = (logs[2:] - logs[:-2]) / (2 * dz)
-    error = density.score(np.repeat(z[1:-1, None], 3, axis=1)) - slope
-    assert np.median(np.abs(error[some])) < 1e-3  # it jumps between bins
