@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.optimize import linear_sum_assignment
 
 from elldict import theory
 
@@ -23,16 +22,6 @@ def test_noise_gap_is_a_second_difference(p, noise_std):
 
     value = sum(quad(integrand, *limits, epsabs=0, epsrel=1e-10)[0] for limits in [(0, 0.5), (0.5, 1)])
     assert theory.noise_gap(p, noise_std) == pytest.approx(value, rel=1e-8)
-
-
-@pytest.mark.parametrize("p", EXPONENTS)
-@pytest.mark.parametrize("noise_std", NOISES)
-def test_noise_gap_and_sharpness_constant_as_printed(p, noise_std):
-    eta2 = noise_std**2
-    printed = (1 + eta2) ** (p / 2) + noise_std**p - 2 * (0.5 + eta2) ** (p / 2)
-    assert theory.noise_gap(p, noise_std) == pytest.approx(printed, rel=1e-10)
-    assert theory.sharpness_constant(p, noise_std) == pytest.approx(1 / printed, rel=1e-10)
-    assert theory.sharpness_constant(p) == pytest.approx(1 / (1 - 2 * 0.5 ** (p / 2)), rel=1e-12)
 
 
 def objective_gap(Q, p, density, noise_std):
@@ -72,24 +61,6 @@ def test_sharpness_constant_is_what_halfway_points_say(p, noise_std):
     assert gap * theory.sharpness_constant(p, noise_std) == pytest.approx(0.3 * 0.7, rel=1e-10)
 
 
-def squared_distance_to_signed_permutations(Q):
-    rows, columns = linear_sum_assignment(-np.abs(Q))
-    return 2 * len(Q) - 2 * np.sum(np.abs(Q[rows, columns]))
-
-
-@pytest.mark.parametrize("p", EXPONENTS)
-@pytest.mark.parametrize("noise_std", [0.0, 0.5])
-@pytest.mark.parametrize("n", [2, 4, 8])
-def test_sharpness_on_the_orthogonal_group(p, noise_std, n):
-    """In the Frobenius norm; rows may share their nearest unit vector, and do so for wide spread."""
-    rng, density = np.random.default_rng(n), 0.3
-    constant = 2 * n * theory.sharpness_constant(p, noise_std) / (density * (1 - density))
-    for spread in (0.01, 0.3, 10):
-        Q = np.linalg.qr(np.eye(n) + spread * rng.standard_normal((n, n)))[0]
-        gap = np.mean(objective_gap(Q, p, density, noise_std))
-        assert squared_distance_to_signed_permutations(Q) <= constant * gap * (1 + 1e-9)
-
-
 @pytest.mark.parametrize("noise_std", NOISES)
 def test_recovery_constant_turns_deviation_into_error(noise_std):
     """Sharpness alpha and a deviation delta leave 2 delta / alpha; alpha is per matrix, the error per atom."""
@@ -108,33 +79,12 @@ def test_samples_needed_as_printed():
     assert noisy * gap**4 == pytest.approx(common * (1.25 * n * log_n) ** 1.5 * gap**2, rel=1e-10)
 
 
-@pytest.mark.parametrize("p", [2.1, 3, 3.9, 4])
-def test_more_noise_needs_more_samples(p):
-    """The reason for dividing by xi^2; above p = 4 the theorem's (1 + eta^2)^(p/2) is too weak for this."""
-    numbers = [
-        theory.samples_needed(p, n_features=50, density=0.3, tolerance=0.1, noise_std=eta)
-        for eta in np.linspace(0.05, 3, 30)
-    ]
-    assert np.all(np.diff(numbers) > 0)
-
-
-def test_the_printed_number_of_samples_falls_with_noise_and_vanishes_at_two():
-    def printed(p, eta):
-        corrected = theory.samples_needed(p, n_features=50, density=0.3, tolerance=0.1, noise_std=eta)
-        return corrected * theory.noise_gap(p, eta) ** 4
-
-    assert printed(2.1, 0.3) < printed(2.1, 0.05)
-    assert printed(2.0001, 0.3) < 1 < printed(3, 0.3)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"p": 2}, "p=2"),
         ({"density": 1}, "density=1"),
         ({"noise_std": -1}, "noise_std=-1"),
-        ({"n_features": 1}, "n_features=1"),
-        ({"tolerance": 0}, "tolerance=0"),
         ({"tolerance": 10}, "tolerance=10"),
     ],
 )

@@ -11,9 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from elldict.exceptions import NotIdentifiableWarning, RankWarning
 from elldict.rotation.criteria import evaluate, make_criterion
 from elldict.rotation.rotator import Rotator, rotate
-from elldict.rotation.search import ascend
 from elldict.samples.arrays import ArraySamples
-from elldict.solver.evaluate import Angles
 from elldict.solver.steps import rotate as rotate_rows
 from tests.fits import draw_atoms, draw_loadings
 
@@ -164,22 +162,6 @@ def test_more_starts_are_not_worse():
     assert many.criterion == pytest.approx(compute_criterion(normalize(many.loadings), "varimax"), rel=1e-12)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA, ids=str)
-def test_tol_is_the_distance_to_the_maximum_in_standard_errors(criterion):
-    near, best = (rotate(draw_loadings(), criterion, n_init=1, tol=tol) for tol in (0.1, 1e-6))
-    assert near.n_iter < best.n_iter
-    assert np.sqrt(np.mean(((near.loadings - best.loadings) / best.standard_errors) ** 2)) < 0.1
-
-
-def test_ascend_without_a_rise_ends_where_it_began():
-    """A slope that no step follows: the value is higher at the start than anywhere else."""
-    start, slope = draw_atoms(4), make_angles((0, 1), 0.1, 4)
-    end = ascend(start, lambda A: Angles(float(A is start), slope, np.ones((4, 4)), 0 * slope), 100, 1e-3)
-    assert end.converged
-    assert end.value == 1
-    np.testing.assert_array_equal(end.A, start)
-
-
 def test_single_precision_finds_the_same_rotation():
     """Double precision begins between these values of `tol`. Of 50 factors no errors over rows are computed."""
     L = draw_loadings(3000, 50)
@@ -188,29 +170,6 @@ def test_single_precision_finds_the_same_rotation():
     assert one.criterion == pytest.approx(other.criterion, rel=1e-7)
     assert one.criterion == pytest.approx(compute_criterion(normalize(one.loadings), "varimax"), rel=1e-6)
     np.testing.assert_allclose(one.loadings, other.loadings, atol=1e-4)
-
-
-def test_one_factor_and_empty_factors_are_finite():
-    column = -np.abs(draw_loadings()[:, :1])
-    found = rotate(column)
-    np.testing.assert_array_equal(found.loadings, -column)
-    np.testing.assert_array_equal(found.standard_errors, np.zeros_like(column))
-    padded = np.hstack([draw_loadings(100, 3), np.zeros((100, 2))])
-    one, other = rotate(padded, random_state=0), rotate(padded @ draw_atoms(5), random_state=1)
-    assert one.converged
-    assert np.all(np.isfinite(one.standard_errors))
-    assert one.criterion == pytest.approx(other.criterion, rel=1e-6)
-
-
-def test_loadings_of_other_kinds_are_read_without_being_written_to():
-    L = HARMAN.astype(np.float32)
-    L.flags.writeable = False
-    expected = rotate(L.astype(np.float64), random_state=0).loadings
-    torch = pytest.importorskip("torch")
-    for X in (L, L.tolist(), torch.tensor(HARMAN, dtype=torch.float32), pandas.DataFrame(L)):
-        np.testing.assert_array_equal(rotate(X, random_state=0).loadings, expected)
-    with pytest.raises(TypeError, match="Got a str: load it first"):
-        rotate("loadings.npy")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from scipy import stats
 from scipy.integrate import quad
 
 from elldict import theory
-from elldict.theory import accuracy
 
 
 @pytest.mark.parametrize("order", [0, 0.5, 1, 2, 2.5, 3, 4, 7, 10])
@@ -76,29 +75,14 @@ def test_first_order_error_below_2_is_that_of_simulated_moments(p, noise_std):
     assert error == pytest.approx(expected, rel=0.03)
 
 
-def test_expected_error_solves_its_own_equation():
-    """With the blur put in as noise from the start, only the variance of that blur is counted twice."""
-    setting = {"n_features": 50, "n_samples": 10_000, "density": 0.3}
-    error = theory.expected_error(2.5, **setting)
-    blur = math.sqrt(0.3 * error / 2)
-    assert accuracy._first_order_error(2.5, 50, 10_000, 0.3, blur, 50) == pytest.approx(error, rel=1e-6)
-
-
-def test_too_few_samples_give_no_number_above_one():
-    assert theory.expected_error(5, n_features=50, n_samples=20, density=0.9) == 1.0
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"p": 2}, "above 0 and at most 60, but not 2"),
-        ({"p": math.nan}, "above 0"),
         ({"p": 0}, "p=0"),
-        ({"density": 0}, "density=0"),
         ({"density": 1}, "density=1"),
         ({"noise_std": -1}, "noise_std=-1"),
         ({"n_components": 11}, "n_components=11"),
-        ({"n_features": 1}, "n_features=1"),
     ],
 )
 def test_settings_without_meaning_are_refused(change, message):
