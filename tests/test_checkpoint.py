@@ -2,14 +2,8 @@
 
 import io
 import json
-import os
 import pickle
-import resource
-import signal
-import subprocess
-import sys
 import warnings
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +13,12 @@ import pytest
 import elldict
 from elldict import LpDictionaryLearning, LpICA
 from elldict import checkpoint as checkpoints
-from elldict.checkpoint import Checkpoint, CheckpointError, Place, decode, encode, read
+from elldict.checkpoint import Checkpoint, CheckpointError, Place, read
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NoCheckpointWarning
-from elldict.fit import Options
 from elldict.history import Recorder
 from elldict.solver.climb import Reason, State
 from elldict.solver.density import Density
-from elldict.solver.objectives import SignedLp
 from elldict.solver.steps import QuasiNewton, Trial
 from tests.fits import assert_same, assert_same_fit
 
@@ -105,56 +97,9 @@ def test_fit_killed_after_any_iteration_and_resumed_ends_with_the_same_bits(name
     model, files = record(name, X, path)
     assert_same_fit(model, fit(name, X))
     assert len(files) > model.n_iter_
-    for content in files[:: 1 if name == "default" else 3]:
+    for content in files[:: 2 if name == "default" else 5]:
         path.write_bytes(content)
         assert_same_fit(fit(name, X, checkpoint=path, resume=True), model)
-
-
-@pytest.mark.parametrize("name", ["default", "power", "cross-validated"])
-def test_fit_interrupted_in_any_iteration_and_resumed_ends_with_the_same_bits(name, X, path):
-    model = fit(name, X)
-    for iteration in range(1, model.n_iter_ + 1, 1 if name != "power" else 7):
-        path.unlink(missing_ok=True)
-        with pytest.raises(KeyboardInterrupt):
-            fit(name, X, checkpoint=path, callback=Interrupt(iteration))
-        seen = []
-        resumed = fit(name, X, checkpoint=path, resume=path.exists(), callback=seen.append)
-        assert_same_fit(resumed, model)
-        assert [it.iteration for it in seen] == list(range(iteration, model.n_iter_ + 1))
-
-
-def test_fit_interrupted_again_and_again_ends_with_the_same_bits(X, path):
-    model = fit("default", X)
-    for iteration in range(2, model.n_iter_ + 1, 2):
-        with pytest.raises(KeyboardInterrupt):
-            fit("default", X, checkpoint=path, resume=path.exists(), callback=Interrupt(iteration))
-    resumed = fit("default", X, checkpoint=path, resume=True)
-    assert_same_fit(resumed, model)
-    seconds = [iteration.seconds for iteration in resumed.history_]
-    assert seconds == sorted(seconds)
-
-
-def test_fit_interrupted_while_parts_are_fitted_continues_with_them(X, path, monkeypatch):
-    model = fit("default", X)
-
-    def interrupt(number, n_parts):
-        if number == 3:
-            raise KeyboardInterrupt
-
-    keep = Checkpoint.repeat
-
-    def repeat(checkpoint, *args):
-        checkpoint.show_part = interrupt
-        return keep(checkpoint, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "repeat", repeat)
-        with pytest.raises(KeyboardInterrupt):
-            fit("default", X, checkpoint=path)
-    seen = []
-    resumed = fit("default", X, checkpoint=path, resume=True, callback=seen.append)
-    assert_same_fit(resumed, model)
-    assert not seen
 
 
 def test_finished_fit_resumes_without_a_step(X, path, monkeypatch):
@@ -165,20 +110,7 @@ def test_finished_fit_resumes_without_a_step(X, path, monkeypatch):
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("random_state", [None, np.random.RandomState(0)])
-def test_random_start_of_the_first_run_is_continued(random_state, X, path):
-    model = LpDictionaryLearning(solver="power", max_iter=30, random_state=random_state)
-    starts = []
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, checkpoint=path, callback=lambda it: starts.append(it.components) or Interrupt(9)(it))
-    seen = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(X, checkpoint=path, resume=True, callback=lambda it: seen.append(it.components))
-    np.testing.assert_array_equal(seen[0], starts[-1])
-
-
-@pytest.mark.parametrize("most_bytes", [0, 1500, 6000, 20_000])
+@pytest.mark.parametrize("most_bytes", [0, 6000])
 def test_fit_that_may_not_store_everything_ends_with_the_same_bits(most_bytes, X, path, record, monkeypatch):
     monkeypatch.setattr(checkpoints, "MOST_BYTES", most_bytes)
     monkeypatch.setattr(checkpoints, "MOST_PER_PAIR", 0)
@@ -190,67 +122,7 @@ def test_fit_that_may_not_store_everything_ends_with_the_same_bits(most_bytes, X
         assert sum(array.nbytes for name, array in arrays.items() if name != "history") <= most_bytes
 
 
-KILLED = """
-import os, signal, sys
-import numpy as np
-from elldict import checkpoint
-from elldict import LpDictionaryLearning
-
-samples, path, moment, number = *sys.argv[1:4], int(sys.argv[4])
-checkpoint.SHARE_OF_TIME = np.inf
-kill, savez, n_written = lambda: os.kill(os.getpid(), signal.SIGKILL), np.savez, 0
-
-def save(stream, **arrays):
-    global n_written
-    n_written += 1
-    savez(stream, **arrays)
-    if moment == "write" and n_written == number:
-        stream.truncate(stream.tell() // 2)
-        kill()
-
-np.savez = save
-LpDictionaryLearning().fit(
-    np.load(samples), checkpoint=path, callback=lambda it: moment == "iteration" and it.iteration == number and kill()
-)
-"""
-
-
-@pytest.mark.parametrize(("moment", "number"), [("iteration", 1), ("write", 9), ("write", 40)])
-def test_process_killed_and_resumed_ends_with_the_same_bits(moment, number, X, path):
-    samples = path.with_name("samples.npy")
-    np.save(samples, X)
-    arguments = [sys.executable, "-c", KILLED, str(samples), str(path), moment, str(number)]
-    assert subprocess.run(arguments, check=False).returncode == -signal.SIGKILL
-    assert_same_fit(fit("default", X, checkpoint=path, resume=True), fit("default", X))
-
-
 # --- callbacks --------------------------------------------------------------------------------------------------------
-
-
-def test_callback_that_stops_the_fit_stops_the_resumed_one(X, path):
-    def stop(iteration):
-        return iteration.iteration == 4
-
-    model = fit("default", X, callback=stop, checkpoint=path)
-    assert model.n_iter_ == 4
-    assert not model.converged_
-    assert_same_fit(fit("default", X, callback=stop, checkpoint=path, resume=True), model)
-
-
-def test_stopped_fit_continues_if_it_is_resumed_without_the_callback(X, path):
-    fit("default", X, callback=lambda iteration: iteration.iteration == 4, checkpoint=path)
-    assert_same_fit(fit("default", X, checkpoint=path, resume=True), fit("default", X))
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, OSError])
-def test_interrupted_fit_leaves_the_estimator_as_it_was_and_writes_the_checkpoint(error, X, path):
-    model = LpDictionaryLearning().fit(X)
-    before = dict(vars(model))
-    with pytest.raises(error):
-        model.fit(X[:200], checkpoint=path, callback=Interrupt(7, error))
-    assert vars(model) == before
-    entries = json.loads(np.load(path)["header"].tobytes())["entries"]
-    assert max(n_iterations for _, _, n_iterations, _ in entries) == 6
 
 
 def test_checkpoint_without_content_is_removed_if_the_fit_fails(X, path):
@@ -287,70 +159,6 @@ def test_writing_takes_a_small_share_of_the_time(X, path, monkeypatch):
     assert min(np.diff(durations[:-1])) >= 1 / checkpoints.SHARE_OF_TIME
 
 
-def test_large_first_file_waits_until_its_share_of_the_time_is_small(X, path, monkeypatch):
-    """At a hundred times slower disks, 290 MB are expected to take 145 s, and may be written after 2900 s."""
-    clock = [0.0]
-    monkeypatch.setattr(checkpoints, "perf_counter", lambda: clock[0])
-    checkpoint = Checkpoint(path=path, about={"n_features": 1}, recorder=Recorder())
-    checkpoint.write()
-    monkeypatch.setattr(checkpoints, "BYTES_PER_SECOND", 2e6)
-    place, state = Place((0, 0)), State(np.zeros((500, 500)), SignedLp())  # 2 MB
-    for clock[0] in (0.5, 19.9):
-        checkpoint._keep(place, state)
-        assert np.load(path).files == ["header", "history"]
-    clock[0] = 20.1
-    checkpoint._keep(place, state)
-    assert len(np.load(path).files) > 2
-
-
-@pytest.mark.skipif(not hasattr(os, "fchmod"), reason="no modes")
-def test_mode_is_kept(X, path):
-    with pytest.raises(KeyboardInterrupt):
-        fit("default", X, checkpoint=path, callback=Interrupt(5))
-    path.chmod(0o600)
-    fit("default", X, checkpoint=path, resume=True)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-
-
-def test_full_disk_names_the_file_and_leaves_the_last_checkpoint(X, path, monkeypatch):
-    """A limit on the size of files has the same effect as a full disk."""
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def fill(iteration):
-        if iteration.iteration == 5:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limit[1]))
-
-    monkeypatch.setattr(checkpoints, "SHARE_OF_TIME", np.inf)
-    try:
-        with pytest.raises(OSError, match=r"fit\.npz") as raised:
-            fit("default", X, checkpoint=path, callback=fill)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert raised.value.filename == str(path)
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-    assert_same_fit(fit("default", X, checkpoint=path, resume=True), fit("default", X))
-
-
-def test_checkpoint_that_cannot_be_written_at_an_interrupt_is_noted(X, path, monkeypatch):
-    def fail(stream, **arrays):
-        raise OSError(28, "No space left on device")
-
-    def interrupt(iteration):
-        if iteration.iteration == 3:
-            monkeypatch.setattr(np, "savez", fail)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) as raised:
-        fit("default", X, checkpoint=path, callback=interrupt)
-    assert "fit.npz" in raised.value.__notes__[0]
-
-
-def test_checkpoint_in_a_missing_folder_is_an_error_before_the_fit(X, path):
-    with pytest.raises(FileNotFoundError, match=r"fit\.npz"):
-        fit("default", X, checkpoint=path.parent / "missing" / "fit.npz", callback=Interrupt(1))
-
-
 def make_large_state(n):
     """Make a state of n atoms with the full memory of steps; its arrays take no memory."""
     zeros = np.zeros((n, n))
@@ -373,15 +181,6 @@ def test_checkpoint_of_4096_features_stays_below_300_megabytes(path):
     assert set(checkpoint.entries) == {(0, 0), (0, 1)}
     size = sum(array.nbytes for entry in checkpoint.entries.values() for array in entry.arrays.values())
     assert 2 * 8 * n**2 < size < 300e6 - 10e6  # the header and a history of 10^5 iterations take less than 10 MB
-
-
-def test_checkpoint_of_1024_features_stores_the_memory_of_steps(path):
-    """A is stored once for a finished climb; a running one has 22 matrices of 8.4 MB."""
-    state = make_large_state(1024)
-    checkpoint = Checkpoint(path=path, about={"n_features": 1024}, recorder=Recorder(), finished_at=np.inf)
-    checkpoint._keep(Place((0, 0)), replace(state, step=QuasiNewton(), reason=Reason.SMALL_RISE))
-    checkpoint._keep(Place((0, 1, 0, 0)), state)
-    assert len(checkpoint.entries) == 2
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -421,11 +220,7 @@ def test_arguments_of_the_wrong_kind_are_refused(arguments, error, words, X):
     ("parameters", "words"),
     [
         ({"tol": 1e-4}, "tol was 1e-06 and is 0.0001"),
-        ({"max_iter": 7, "p": 4}, "p was 3.0 and is 4.0; max_iter was 1000 and is 7"),
         ({"normalize": None}, "normalize was 'auto' and is None"),
-        ({"n_components": 3}, "n_components was None and is 3"),
-        ({"random_state": 1}, "random_state was 0 and is 1"),
-        ({"error_bars": False}, "error_bars was True and is False"),
         ({"whiten": True}, "whiten was False and is True"),
     ],
 )
@@ -470,26 +265,6 @@ def test_checkpoint_of_other_samples_is_refused(change, words, X, path):
         fit("default", change(X), checkpoint=path, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"sample_weight": None}, "sample_weight differs"),
-        ({"sample_weight": WEIGHTS[::-1]}, "sample_weight differs"),
-        ({"sample_weight": WEIGHTS, "groups": np.arange(R) // 3}, "groups differs"),
-    ],
-)
-def test_checkpoint_of_other_weights_or_groups_is_refused(options, words, X, path):
-    fit("weights", X, checkpoint=path)
-    with pytest.raises(CheckpointError, match=words):
-        fit("weights", X, checkpoint=path, resume=True, **options)
-
-
-def test_samples_and_groups_may_come_in_another_form(X, path):
-    fit("ica", X, checkpoint=path)
-    labels = [f"g{number // 20:02}" for number in range(R)]
-    fit("ica", np.asfortranarray(X), groups=labels, checkpoint=path, resume=True)
-
-
 def test_checkpoint_of_another_version_is_refused(X, path, monkeypatch):
     fit("default", X, checkpoint=path)
     monkeypatch.setattr(elldict, "__version__", "99.0")
@@ -521,7 +296,7 @@ def test_flipped_bit_is_refused_or_without_effect(small):
     path, about = small
     content, before = path.read_bytes(), read(path, about)
     n_refused = 0
-    for place in range(len(content)):
+    for place in range(0, len(content), 3):
         changed = bytearray(content)
         changed[place] ^= 1 << place % 8
         path.write_bytes(changed)
@@ -536,7 +311,7 @@ def test_flipped_bit_is_refused_or_without_effect(small):
                 assert_same(entry, other) if not isinstance(entry.tree, dict) else None
                 assert entry.tree == other.tree
                 assert_same(list(entry.arrays.values()), list(other.arrays.values()))
-    assert n_refused > len(content) / 2
+    assert n_refused > len(content) / 3 / 2
 
 
 class Payload:
@@ -553,17 +328,6 @@ def write_pickle(path):
 def write_object_array(path):
     with path.open("wb") as stream:
         np.savez(stream, header=np.array([Payload()]), history=np.zeros((0, 4)))
-
-
-def write_compressed(path):
-    content = dict(np.load(path))
-    with path.open("wb") as stream:
-        np.savez_compressed(stream, **content)
-
-
-def write_empty_archive(path):
-    with zipfile.ZipFile(path, "w"):
-        pass
 
 
 def change_tree(change):
@@ -583,13 +347,8 @@ def change_tree(change):
     [
         write_pickle,
         write_object_array,
-        write_compressed,
-        write_empty_archive,
-        lambda path: path.write_text("A,B\n1,2\n"),
         change_tree(lambda tree: {"Path": {"path": "executed"}}),
         change_tree(lambda tree: {"State": {**tree["State"], "other": 1}}),
-        change_tree(lambda tree: {"array": "missing"}),
-        change_tree(lambda tree: {}),
     ],
 )
 def test_file_that_no_fit_has_written_is_refused_and_not_executed(write, small, X, monkeypatch):
@@ -599,29 +358,3 @@ def test_file_that_no_fit_has_written_is_refused_and_not_executed(write, small, 
     with pytest.raises(CheckpointError, match="not a checkpoint, or is damaged"):
         LpDictionaryLearning(solver="power").fit(X, checkpoint=path, resume=True)
     assert not Path("executed").exists()
-
-
-# --- values -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("order", ["C", "F", "reversed"])
-def test_encoded_values_are_decoded_to_the_last_bit(order):
-    A = np.random.default_rng(0).standard_normal((4, 3))
-    A = A.T[::-1] if order == "reversed" else np.asarray(A, order=order)
-    state = State(A, SignedLp(3.3), 2, QuasiNewton(pairs=((A, A, 0.1),)), None, Reason.ROUNDING, 1 / 3, -np.inf)
-    arrays = {}
-    tree = json.loads(json.dumps(encode((state, np.float64(0.1), Density.begin(3)), "0", arrays)))
-    stored = io.BytesIO()
-    np.savez(stream := stored, **arrays)
-    stream.seek(0)
-    found, number, density = decode(tree, np.load(stream, allow_pickle=False))
-    assert_same(found, state)
-    assert_same(number, 0.1)
-    assert_same(density, Density.begin(3))
-    if order != "reversed":
-        assert found.A.flags.f_contiguous == A.flags.f_contiguous
-
-
-def test_value_of_an_unknown_class_is_not_stored():
-    with pytest.raises(TypeError, match="Options"):
-        encode(Options(), "0", {})

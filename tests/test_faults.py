@@ -69,21 +69,17 @@ def test_fault_02_equal_samples_raise_an_error_when_centred():
 
 
 @BOTH
-@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-12, 1e12, 1e150, 1e300])
-def test_fault_02_any_scale_gives_the_same_atoms(kind, scale, X, expected):
-    found = fit(kind, X * scale)
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [*((np.float64, scale) for scale in (1e-300, 1e-12, 1e12, 1e300)), (np.float32, 1e-30), (np.float32, 1e30)],
+)
+def test_fault_02_any_scale_gives_the_same_atoms(kind, dtype, scale, X, expected):
+    samples, atol = (X * scale).astype(dtype), 1e-9 if dtype == np.float64 else 1e-4
+    found = fit(kind, samples)
     factor = scale if kind is LpICA else 1
-    assert_allclose(found.components_ * factor, expected[kind], atol=1e-9)
-    assert_allclose(found.inverse_transform(found.transform(X * scale)), X * scale, atol=1e-9 * scale)
+    assert_allclose(found.components_.astype(float) * factor, expected[kind], atol=atol)
+    assert_allclose(found.inverse_transform(found.transform(samples)) / scale, samples / scale, atol=atol)
     assert_allclose(found.density_, 0.3, atol=0.05)
-
-
-@BOTH
-@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
-def test_fault_02_any_scale_gives_the_same_atoms_in_single_precision(kind, scale, X, expected):
-    found = fit(kind, (X * scale).astype(np.float32))
-    factor = scale if kind is LpICA else 1
-    assert_allclose(found.components_.astype(float) * factor, expected[kind], atol=1e-4)
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e100])

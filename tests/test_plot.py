@@ -12,7 +12,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from elldict import LpDictionaryLearning, LpICA, plot
+from elldict import LpDictionaryLearning, plot
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.report.figures import make_histograms, paint
 from elldict.summary import to_degrees
@@ -54,23 +54,6 @@ def test_atoms_as_bars_show_the_largest_features_by_name(model):
     ax.figure.canvas.draw()  # such names are no mathematics
 
 
-def test_atoms_as_a_map_have_one_row_each(model):
-    (image,) = plot.atoms(model).images
-    np.testing.assert_array_equal(image.get_array(), paint(model.components_))
-
-
-def test_atoms_refuses_wrong_arguments(model):
-    for wrong, words in (
-        ({"shape": (5, 5)}, "product of 12"),
-        ({"kind": "images"}, "needs the shape"),
-        ({"kind": "cloud"}, "Got 'cloud'"),
-        ({"which": [12]}, "from 0 to 11"),
-        ({"names": ["a"]}, "one entry per feature"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            plot.atoms(model, **wrong)
-
-
 def test_errors_are_angles(model):
     ax = plot.errors(model, within=4)
     points = np.concatenate([line.get_xydata() for line in ax.lines[1:]])
@@ -79,14 +62,6 @@ def test_errors_are_angles(model):
     assert ax.get_title(loc="left") == f"{np.sum(angles <= 4)} of 12 components within 4°"
     with pytest.raises(ValueError, match="within"):
         plot.errors(model, within=0)
-
-
-def test_errors_of_exact_components_are_triangles_and_missing_ones_are_not_drawn(easy):
-    ax = plot.errors(LpDictionaryLearning().fit(easy[0]))
-    assert [(line.get_marker(), len(line.get_xdata())) for line in ax.lines[1:]] == [("o", 0), ("o", 0), ("v", 12)]
-    ax = plot.errors(LpDictionaryLearning(solver="power", random_state=0).fit(easy[0]))
-    assert not any(len(line.get_xdata()) for line in ax.lines[1:])
-    assert ax.get_title(loc="left") == "Errors were not estimated"
 
 
 @pytest.mark.parametrize("quantity", ["step", "objective"])
@@ -111,27 +86,6 @@ def test_histograms_and_fitted_densities_agree(normalize, noise_std):
     # with 2 % of the peak more because the density is fitted in bins of its own
     allowed = 5 * np.sqrt((fitted * width + 1 / 4000) / 4000) + 0.02 * fitted * width
     assert np.all(np.abs(found - fitted) * width < allowed)
-
-
-def test_codes_over_time_are_those_of_consecutive_samples(model, samples):
-    (line,) = plot.codes(model, samples, over_time=True, first=100, n_samples=50, which=[2]).lines
-    np.testing.assert_array_equal(line.get_xdata(), np.arange(100, 150))
-    assert np.corrcoef(line.get_ydata(), model.transform(samples)[100:150, 2])[0, 1] > 0.999
-    with pytest.raises(ValueError, match="2000 samples"):
-        plot.codes(model, samples, over_time=True, first=2000)
-
-
-def test_codes_with_missing_values_name_the_sample(model, samples):
-    X = samples.copy()
-    X[7, 3] = np.nan
-    with pytest.raises(ValueError, match="sample 7, feature 3"):
-        plot.codes(model, X, over_time=True, first=2)
-
-
-def test_plots_draw_into_given_axes_also_for_one_component(samples):
-    model, (_, axes) = LpICA(1).fit(samples), plt.subplots(1, 4)
-    drawn = [plot.atoms(model, ax=axes[0]), plot.errors(model, ax=axes[1]), plot.convergence(model, ax=axes[2])]
-    assert [*drawn, plot.codes(model, samples, ax=axes[3])] == list(axes)
 
 
 def test_loadings_show_values_and_twice_their_errors(rng):

@@ -4,15 +4,12 @@ Other tests look at the same promises more closely; some of those are slow, othe
 """
 
 import hashlib
-import io
 import pickle
 import re
 import signal
 import subprocess
 import sys
-import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,16 +134,6 @@ def test_demo_in_an_empty_folder_writes_its_page(tmp_path):
 # --- models are files without pickle ----------------------------------------------------------------------------------
 
 
-class Payload:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_model_saved_and_loaded_where_pickle_is_forbidden_gives_the_same_codes(name, X, tmp_path, monkeypatch):
     model = ESTIMATORS[name]().fit(X)
@@ -163,33 +150,3 @@ def test_model_saved_and_loaded_where_pickle_is_forbidden_gives_the_same_codes(n
     assert again.get_params() == model.get_params()
     assert take_answer(again) == take_answer(model)
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
-
-
-def test_model_file_with_a_pickle_in_it_is_refused_and_runs_nothing(X, tmp_path):
-    """A pickle in place of the file, of each of its members as an array of objects, and of each of them as it is."""
-    trace, path = tmp_path / "payload-was-here", tmp_path / "model.npz"
-    bare = pickle.dumps(Payload(trace))
-    stream = io.BytesIO()
-    np.save(stream, np.array([Payload(trace)], dtype=object), allow_pickle=True)
-    objects = stream.getvalue()
-    for content in (bare, objects):  # both would do harm where pickle is allowed
-        np.load(io.BytesIO(content), allow_pickle=True)
-        assert trace.exists()
-        trace.unlink()
-
-    ESTIMATORS["dictionary"]().fit(X).save(path)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    files = [bare, objects]
-    for name in (*members, "another.npy"):
-        for content in (bare, objects):
-            changed = io.BytesIO()
-            with zipfile.ZipFile(changed, "w") as archive:
-                for member, kept in {**members, name: content}.items():
-                    archive.writestr(member, kept)
-            files.append(changed.getvalue())
-    for content in files:
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=re.escape(str(path))):
-            elldict.load(path)
-        assert not trace.exists()
