@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm
 
 from elldict.samples.arrays import ArraySamples
-from elldict.solver.climb import NewtonAscent, Reason, State, climb, measure_length
+from elldict.solver.climb import NewtonAscent, PowerAscent, Reason, State, climb, measure_length
 from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_CURVATURE, Angles, compute_gradient, evaluate
 from elldict.solver.objectives import FixedFunction, Lp, SignedLp, SmoothNorm
@@ -19,6 +19,7 @@ from elldict.solver.steps import (
     SHORTER,
     QuasiNewton,
     Trial,
+    limit,
     rotate,
     solve_two_loops,
 )
@@ -106,6 +107,7 @@ def test_evaluate_equals_finite_differences_of_the_objective_along_rotations(cas
     np.testing.assert_allclose(at.value, objective.terms(Z).value / r, rtol=1e-12)
     np.testing.assert_array_equal(at.slope, -at.slope.T)
     np.testing.assert_allclose(at.curvature, at.curvature.T, rtol=1e-14)
+    np.testing.assert_array_equal(np.diag(at.curvature), np.inf)  # an atom has no angle with itself
     least = compute_least_curvature(objective, Z)
     if objective.is_likelihood:  # the variance of the slope of a single sample
         least = np.maximum(least, r * at.variance)
@@ -132,8 +134,10 @@ def compute_means(objective, Z, w):
 
 @pytest.mark.parametrize("objective", [Lp(3.0), SmoothNorm(1.0, 2.0), LpLikelihood(3.0), SmoothLikelihood(1.0, 2.0)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_evaluate_equals_sums_written_out(objective, weighted):
+@pytest.mark.parametrize("block", [300, 2**18])
+def test_evaluate_equals_sums_written_out(monkeypatch, objective, weighted, block):
     """Slopes and the value are those of all samples, curvatures and variances those of some."""
+    monkeypatch.setattr("elldict.samples.base.BLOCK_NUMBERS", block)  # a hundred rows, or all
     Z, some = draw_codes(2000, 3), slice(3, None, 10)
     w = np.random.default_rng(1).uniform(0.1, 3, 2000) if weighted else None
     each = np.ones(2000) if w is None else w
@@ -216,18 +220,37 @@ def test_quasi_newton_steps_are_limited():
     np.testing.assert_allclose(np.max(one.last.angles), LONGEST_ANGLE)
 
 
-def test_solve_two_loops_of_conjugate_steps_inverts_the_hessian():
-    """After steps along all eigenvectors of a quadratic function, and in any metric, L-BFGS knows its Hessian."""
-    rng, n = np.random.default_rng(0), 3
-    values, vectors = np.linalg.eigh(np.cov(rng.standard_normal((3, 9))))
-    basis = [draw_antisymmetric(n, 1.0, seed) for seed in range(3)]
-    basis, _ = np.linalg.qr(np.array(basis).reshape(3, 9).T)
-    steps = [(basis @ vector).reshape(n, n) for vector in vectors.T]
-    pairs = [(step, value * step, value * np.sum(step**2)) for step, value in zip(steps, values, strict=True)]
-    curvature = rng.uniform(1, 5, (n, n))
-    slope = draw_antisymmetric(n, 1.0, 7)
-    expected = sum(np.sum(slope * step) / value * step for step, value in zip(steps, values, strict=True))
-    np.testing.assert_allclose(solve_two_loops(slope, curvature + curvature.T, tuple(pairs)), expected, atol=1e-10)
+def test_solve_two_loops_equals_the_dense_update_of_broyden_fletcher_goldfarb_and_shanno():
+    rng = np.random.default_rng(0)
+    n, rows = 4, np.tril_indices(4, -1)
+    root = rng.standard_normal((6, 6))
+    hessian = root @ root.T + np.eye(6)
+
+    def spread(x):
+        full = np.zeros((n, n))
+        full[rows] = x
+        return full - full.T
+
+    curvature = np.ones((n, n))
+    curvature[rows] = rng.uniform(1, 5, 6)
+    curvature = np.where(np.tri(n, k=-1) > 0, curvature, curvature.T)
+    pairs, steps = [], rng.standard_normal((3, 6))
+    for s in steps:
+        angles, change = spread(s), spread(hessian @ s)
+        pairs.append((angles, change, float(np.sum(angles * change))))
+    s, y = steps[-1], hessian @ steps[-1]
+    inverse = np.diag(1 / curvature[rows])
+    inverse *= (s @ y) / (y @ inverse @ y)
+    for s in steps:
+        y = hessian @ s
+        left = np.eye(6) - np.outer(s, y) / (s @ y)
+        inverse = left @ inverse @ left.T + np.outer(s, s) / (s @ y)
+    slope = rng.standard_normal(6)
+    found = solve_two_loops(spread(slope), curvature, tuple(pairs))
+    np.testing.assert_allclose(found, spread(inverse @ slope), atol=1e-12)
+    np.testing.assert_allclose(found, -found.T, atol=1e-14)
+    # the secant condition: the last change of the slope gives back the last step
+    np.testing.assert_allclose(solve_two_loops(pairs[-1][1], curvature, tuple(pairs)), pairs[-1][0], atol=1e-12)
 
 
 def test_quasi_newton_remembers_only_steps_along_which_the_slope_falls():
@@ -262,23 +285,20 @@ def test_quasi_newton_shortens_a_step_from_where_it_began():
     assert not step.take(B, make_angles(angles, np.ones((3, 3))))[0].is_exhausted
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_quasi_newton_steps_are_directions_in_which_the_objective_rises(seed):
-    """Whatever is stored, and however much of it is limited."""
-    rng = np.random.default_rng(seed)
-    slope = draw_antisymmetric(4, 0.1, seed)
-    # pairs of positive products, as are stored, of curvatures that range over six orders of magnitude
-    pairs = []
-    for k in range(4):
-        along = draw_antisymmetric(4, 0.1, 100 * seed + k)
-        change = along * np.exp(3 * draw_antisymmetric(4, 1.0, 100 * seed + k + 50) ** 2)
-        pairs.append((along, change, float(np.sum(along * change))))
-    curvature = np.exp(rng.uniform(-4, 4, (4, 4)))
-    curvature = curvature + curvature.T
-    step, _ = QuasiNewton(pairs=tuple(pairs)).take(np.eye(4), make_angles(slope, curvature))
+def test_quasi_newton_step_that_rises_only_beyond_its_limit_is_replaced():
+    """The stored pair makes a step of 50 along one angle, where the slope is small, and of -.4 along a steep one."""
+    slope, angles, curvature = np.zeros((3, 3)), np.zeros((3, 3)), np.full((3, 3), 2.0)
+    slope[1, 0], slope[2, 0], slope[2, 1] = 0.01, 0.1, 0.02
+    angles[1, 0], angles[2, 0] = 50.0, -0.4
+    slope, angles = slope - slope.T, angles - angles.T
+    pair = (angles, slope, float(np.sum(angles * slope)))
+    np.testing.assert_allclose(solve_two_loops(slope, curvature, (pair,)), angles, atol=1e-12)  # secant condition
+    assert np.sum(angles * slope) > 0 > np.sum(limit(angles) * slope)
+    step, A = QuasiNewton(pairs=(pair,)).take(np.eye(3), make_angles(slope, curvature))
     assert np.sum(step.last.angles * slope) > 0
-    assert np.max(np.abs(step.last.angles)) <= LONGEST_ANGLE
-    np.testing.assert_allclose(step.last.angles, -step.last.angles.T, atol=1e-14)
+    assert step.pairs == ()
+    np.testing.assert_allclose(step.last.angles, slope / 2, rtol=1e-14)
+    np.testing.assert_allclose(A, rotate(np.eye(3), slope / 2), rtol=1e-14)
 
 
 # --- climbs -----------------------------------------------------------------------------------------------------------
@@ -359,6 +379,27 @@ def test_newton_ascent_finds_the_atoms_and_ends_by_a_small_rise(laplace, objecti
     # what is left is small beside chance
     at = evaluate(subset.encode(state.A), state.objective.refit(subset.encode(state.A), state.blur))
     assert at.rise < at.rise_by_chance / 100
+
+
+def test_newton_ascent_does_not_end_while_narrower_widths_are_to_be_tried(sparse):
+    subset, A = sparse
+    state = NewtonAscent(subset, done=1e9)(State(rotate(A, draw_antisymmetric(6, 1e-4)), Density.begin(6)))
+    assert np.max(state.blur) < 1 / 8 / 3.5
+    assert state.reason is Reason.RUNNING
+    plain = NewtonAscent(subset, done=1e9)(State(rotate(A, draw_antisymmetric(6, 1e-4)), SmoothNorm()))
+    assert plain.reason is Reason.SMALL_RISE
+
+
+@pytest.mark.parametrize("m", [2, 5])
+@pytest.mark.parametrize("p", [3.0, 4.0])
+def test_power_ascent_takes_the_step_of_the_paper_with_its_value_and_length(m, p):
+    X, A = draw_codes(500, 5), draw_atoms(m, 5)
+    Z = X @ A.T
+    state = PowerAscent(ArraySamples(X), 0.0)(State(A, Lp(p)))
+    U, _, V = np.linalg.svd((np.abs(Z) ** (p - 1) * np.sign(Z)).T @ X, full_matrices=False)
+    np.testing.assert_allclose(state.A, U @ V, atol=1e-12)
+    np.testing.assert_allclose(state.value, np.mean(np.sum(np.abs(Z) ** p, axis=1)), rtol=1e-12)
+    np.testing.assert_allclose(state.length, np.linalg.norm(state.A - A) / np.sqrt(m), rtol=1e-12)
 
 
 # --- starts -----------------------------------------------------------------------------------------------------------

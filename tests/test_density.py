@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
+from elldict.solver import density as module
 from elldict.solver.density import (
     FIRST,
     N_ERRORS,
@@ -182,6 +183,32 @@ def test_density_family_has_offsets_for_flat_and_skewed_codes_only(law):
     density = fit(draw(law, 4000, 6))
     np.testing.assert_array_equal(density.has_offsets, law in ("uniform", "exponential"))
     assert not density.has_changed
+
+
+def test_density_rich_family_is_kept_while_it_gains():
+    # chance wins by two standard errors are rare: 60 uniform samples rarely gain so much, but gain
+    Z = draw("uniform", 90, 8)
+    first = fit(Z)
+    assert not np.all(first.has_offsets)
+    rich = module.replace(first, has_offsets=np.ones(8, dtype=bool)).refit(encode(Z), choose=True)
+    assert np.sum(rich.has_offsets) > np.sum(first.has_offsets)
+    gauss = draw("gauss", 4000, 8)
+    kept = module.replace(fit(gauss), has_offsets=np.ones(8, dtype=bool)).refit(encode(gauss), choose=True)
+    assert not np.any(kept.has_offsets)
+
+
+def test_density_families_are_chosen_when_they_are_to_be():
+    Z = np.c_[draw("uniform", 2000, 1), draw("gauss", 2000, 1)]
+    first = Density.begin(2).refit(encode(Z))
+    assert not np.any(first.has_offsets)
+    assert first.value == -math.inf
+    chosen = first.refit(encode(Z), choose=True)
+    np.testing.assert_array_equal(chosen.has_offsets, [True, False])
+    # what was chosen stays, for codes of any kind
+    again = chosen.refit(encode(Z[:, ::-1]))
+    np.testing.assert_array_equal(again.has_offsets, [True, False])
+    assert again.value == chosen.value
+    assert not np.array_equal(again.tables, chosen.tables)
 
 
 @pytest.mark.parametrize("blur", [0.03, 1e-3, 1e-6, 0.0])

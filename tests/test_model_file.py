@@ -101,13 +101,6 @@ def test_model_with_warnings_or_exact_atoms_or_names_is_loaded(X, path):
     assert list(assert_saved(LpICA().fit(frame), path, frame).feature_names_in_) == list(frame.columns)
 
 
-def test_file_depends_on_the_model_only_and_numpy_reads_it(model, saved):
-    load(saved).save(other := saved.with_name("other.npz"))
-    assert other.read_bytes() == saved.read_bytes()
-    with np.load(saved, allow_pickle=False) as arrays:
-        np.testing.assert_array_equal(arrays["mixing"], model.mixing_)
-
-
 def test_cut_file_is_refused_and_a_flipped_bit_or_without_effect(model, saved):
     content = saved.read_bytes()
     places = np.random.default_rng(0).integers(0, len(content), 100)

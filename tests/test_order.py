@@ -185,6 +185,14 @@ def test_find_order_of_weighted_samples_is_that_of_copies(kind, n_zeros):
             )
 
 
+def test_find_order_of_an_outlier_of_more_than_their_share_leaves_out_what_it_leaves_out_of_copies():
+    """One copy of the outlier is part of the mean: a hundredth of this is 6, of the mean with both copies 12."""
+    X, w = make_rows(100, 3), np.ones(100)
+    X[0], w[0] = 100 * X[0], 2
+    weighted, copies = order_rows(X, w), order_rows(np.r_[X, X[:1]])
+    np.testing.assert_array_equal(weighted.index, copies.index[:-1] % 100)
+
+
 @pytest.mark.parametrize("stride", [2, 5, 30])
 def test_thin_out_of_fractional_weights_keeps_each_sample_in_proportion(stride):
     w = np.random.default_rng(1).exponential(3.0, 400)

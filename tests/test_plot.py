@@ -64,16 +64,6 @@ def test_errors_are_angles(model):
         plot.errors(model, within=0)
 
 
-@pytest.mark.parametrize("quantity", ["step", "objective"])
-def test_convergence_has_one_line_per_stage(model, quantity):
-    ax = plot.convergence(model, quantity=quantity)
-    stages = sorted({iteration.stage for iteration in model.history_})
-    assert len(ax.lines) == len(stages)
-    for stage, line in zip(stages, ax.lines, strict=True):
-        values = np.array([getattr(it, quantity) for it in model.history_ if it.stage == stage])
-        np.testing.assert_allclose(line.get_ydata(), values - (values[-1] if quantity == "objective" else 0))
-
-
 @pytest.mark.parametrize("normalize", [None, "samples"])
 @pytest.mark.parametrize("noise_std", [0, 0.2])
 def test_histograms_and_fitted_densities_agree(normalize, noise_std):

@@ -9,7 +9,7 @@ from elldict.samples.arrays import ArraySamples, scale_weights
 from elldict.samples.base import BLOCK_NUMBERS, cut_blocks, map_in_order, sum_along_tree
 from elldict.samples.order import find_order, sum_fourth_moments
 from elldict.samples.statistics import compute_statistics
-from elldict.samples.subsample import compute_second_moments, gather
+from elldict.samples.subsample import compute_second_moments, gather, is_white
 from elldict.samples.whitening import make_whitening, whiten_samples
 
 N_ROWS, N_FEATURES = 150_000, 5  # three blocks
@@ -78,6 +78,14 @@ def test_array_samples_sum_shows_every_row_once_with_its_number(X):
 
     assert ArraySamples(X).sum(visit) == len(X)
     assert np.all(seen == 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.bool_])
+def test_array_samples_are_seen_in_double_precision_unless_they_are_single(dtype):
+    samples = ArraySamples(np.ones((50, 3), dtype))
+    expected = np.float32 if dtype in (np.float16, np.float32) else np.float64
+    assert samples.dtype == samples.take(np.arange(2)).dtype == expected
+    samples.sum(lambda rows, start: 0 if rows.dtype == expected else pytest.fail("rows have another type"))
 
 
 @pytest.mark.parametrize("library", ["array_api_strict", "torch"])
@@ -174,6 +182,12 @@ def test_make_whitening_of_standardised_features_does_not_depend_on_their_units(
 
 
 # --- subsamples -------------------------------------------------------------------------------------------------------
+
+
+def test_is_white_tells_samples_whitened_by_their_own_moments_from_white_ones():
+    X = np.random.default_rng(0).standard_normal((2000, 5))
+    assert is_white(7 * compute_second_moments(whiten(X)[1]), 2000)
+    assert not is_white(compute_second_moments(ArraySamples(X)), 2000)  # off by 1 / sqrt(r)
 
 
 def test_samples_are_never_written_to(X):

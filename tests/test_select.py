@@ -13,7 +13,7 @@ from elldict.samples.subsample import compute_second_moments, gather
 from elldict.samples.whitening import Whitening
 from elldict.solver.climb import State
 from elldict.solver.density import Density
-from elldict.solver.objectives import SignedLp
+from elldict.solver.objectives import SignedLp, SmoothNorm
 from elldict.solver.select import (
     FLAT,
     Candidate,
@@ -101,6 +101,17 @@ def test_choose_candidate_takes_a_pilot_that_suits_the_codes(law, expected, seed
     assert candidate.pilot.name in expected
     # errors of l_p for 5 angles an atom: some 10 / r for Laplace codes, less for others
     assert measure_error(candidate.A, A) < 0.05
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0, 4.0])
+def test_list_pilots_without_refinement_is_lp_alone(p, flat):
+    (pilot,) = list_pilots(p, [None], flat=flat, refine=False)
+    assert pilot.name == f"l{p:g}"
+    assert isinstance(pilot.objective, SmoothNorm if p < 2 else SignedLp)
+    assert pilot.objective.p == p
+    if p < 2:  # below 2, the smooth norm is the pilot of any name
+        assert pilot in list_pilots(p, [None], flat=False, refine=True)
 
 
 @pytest.mark.parametrize(("law", "flat"), [("uniform", True), ("signs", True), ("laplace", False), ("sparse", False)])

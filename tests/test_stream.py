@@ -5,7 +5,6 @@ import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.linalg
 import scipy.signal
@@ -114,21 +113,6 @@ def test_refused_batch_leaves_the_estimator_as_it_was(noisy, n_before):
         with pytest.raises(ValueError, match="features"):
             model.partial_fit(X[:10, :5])
     assert pickle.dumps(model) == before
-
-
-def test_other_containers_and_units_have_the_same_stream(noisy):
-    da = pytest.importorskip("dask.array")
-    X = noisy[0][:4000]
-    one = stream(X)
-    frame = pd.DataFrame(X, columns=[f"c{number}" for number in range(16)])
-    named = stream(frame)
-    assert list(named.feature_names_in_) == list(frame.columns)
-    for other in (named, stream(da.from_array(X, chunks=(700, 16)))):
-        np.testing.assert_array_equal(other.components_, one.components_)
-    for unit in (1e-200, 1e150):
-        np.testing.assert_allclose(stream(unit * X).components_, one.components_, atol=1e-9)
-    with pytest.raises(ValueError, match="feature names should match"):
-        named.partial_fit(frame[frame.columns[::-1]])
 
 
 def test_moments_are_those_of_discounted_samples():

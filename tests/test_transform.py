@@ -50,6 +50,26 @@ def test_spike_slab_fit_recovers_density_scale_and_noise(rng):
     assert found.noise_std == pytest.approx(0.1, rel=0.02)
 
 
+def test_spike_slab_fit_of_exact_codes_has_no_noise(rng):
+    Z = rng.standard_normal((20_000, 4)) * (rng.random((20_000, 4)) < DENSITY)
+    found = fit_spike_slab(Z)
+    assert found.noise_std == 0
+    assert_allclose(found.density, np.mean(Z != 0, axis=0), atol=1e-6)
+
+
+def test_spike_slab_fit_of_sub_gaussian_codes_has_density_one(rng):
+    found = fit_spike_slab(rng.uniform(-1, 1, (5000, 3)))
+    assert_array_equal(found.density, 1)
+    assert_allclose(found.scale, 1 / np.sqrt(3), rtol=0.03)
+
+
+def test_spike_slab_fit_with_weights_is_that_of_repeated_codes(rng):
+    Z, weights = draw("noisy", 3000, 2), rng.integers(0, 4, 3000)
+    one, other = fit_spike_slab(Z, weights.astype(float)), fit_spike_slab(np.repeat(Z, weights, axis=0))
+    assert_allclose(one.density, other.density, rtol=1e-9)
+    assert_allclose(one.scale, other.scale, rtol=1e-9)
+
+
 # Posterior means
 
 
@@ -81,6 +101,11 @@ def test_automatic_threshold_has_the_smallest_error_of_all(soft, rng):
     found = float(find_thresholds(LAW, np.array([NOISE]), soft=soft)[0])
     assert np.mean((rule(z, found) - x) ** 2) < 1.002 * min(errors.values())
     assert abs(found - min(errors, key=errors.get)) < 0.06
+
+
+def test_largest_codes_of_each_sample_are_kept():
+    Z = np.array([[3.0, -5, 1, 4], [0, 0, 2, -2], [1, 1, 1, 1]])
+    assert_array_equal(transform.keep_largest(Z, 2), [[0, -5, 0, 4], [0, 0, 2, -2], [1, 1, 0, 0]])
 
 
 def test_transform_algorithms_make_sparse_codes():
@@ -164,14 +189,3 @@ def test_denoised_samples_have_the_smallest_error_that_the_true_density_allows()
 
 
 # Blocks
-
-
-@pytest.mark.parametrize("method", ["transform", "score_samples", "denoise"])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_bad_entry_is_named(method, bad):
-    X = draw("noisy", 40_000, 5)
-    model = LpICA(error_bars=False).fit(X)
-    X[33_333, 2] = bad
-    found = "NaN" if np.isnan(bad) else "infinity"
-    with pytest.raises(ValueError, match=rf"contains {found} \(sample 33333, feature 2\)"):
-        getattr(model, method)(X)
