@@ -159,6 +159,20 @@ def test_writing_takes_a_small_share_of_the_time(X, path, monkeypatch):
     assert min(np.diff(durations[:-1])) >= 1 / checkpoints.SHARE_OF_TIME
 
 
+def test_checkpoint_that_cannot_be_written_at_an_interrupt_is_noted(X, path, monkeypatch):
+    def fail(stream, **arrays):
+        raise OSError(28, "No space left on device")
+
+    def interrupt(iteration):
+        if iteration.iteration == 3:
+            monkeypatch.setattr(np, "savez", fail)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        fit("default", X, checkpoint=path, callback=interrupt)
+    assert "fit.npz" in raised.value.__notes__[0]
+
+
 def make_large_state(n):
     """Make a state of n atoms with the full memory of steps; its arrays take no memory."""
     zeros = np.zeros((n, n))

@@ -96,6 +96,15 @@ def test_info_shows_options_seed_and_version(ask, samples):
     assert json.loads(ask("info", "ica.npz", "--json").out)["parameters"] == expected.get_params()
 
 
+def test_json_is_one_object_in_which_unknown_numbers_are_null(ask, fitted):
+    facts = json.loads(ask("info", "model.npz", "--json").out)
+    assert facts["atom_error"] == [None] * len(NAMES)
+    assert facts["feature_names"] == NAMES
+    assert facts["density"] == fitted.density_.tolist()
+    fit = json.loads(ask("fit", "x.npy", "--json").out)
+    assert (fit["n_components"], fit["model"], fit["parameters"]["random_state"]) == (5, "x.model.npz", 0)
+
+
 @pytest.mark.parametrize(
     ("options", "parameters"),
     [
@@ -134,6 +143,13 @@ def test_export_writes_names_that_are_not_formulas(ask, fitted):
     table = pd.read_csv("components.csv")
     assert list(table.columns) == ["age", "'=1+1", *NAMES[2:]]
     np.testing.assert_array_equal(table, fitted.components_)
+
+
+def test_report_and_help_need_nothing_else(ask):
+    assert ask("report", "model.npz", "-o", "page.html").code == 0
+    assert "<html" in Path("page.html").read_text("utf-8")
+    assert ask().out == ask("--help").out
+    assert all(command in ask().out for command in ("fit", "transform", "score", "report", "info", "export", "demo"))
 
 
 def test_groups_of_a_column_are_those_of_a_file_and_no_feature(ask, samples):

@@ -12,16 +12,18 @@ from scipy.stats import norm
 
 from elldict import LpDictionaryLearning, LpICA
 from elldict.corruption.climb import find_angles, sum_slopes
-from elldict.corruption.messages import begin, exchange
+from elldict.corruption.messages import begin, exchange, explain
 from elldict.corruption.prior import Mixture, Prior
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import CorruptedEntriesWarning
+from elldict.fit import Options, fit
 from elldict.metrics import recovery_error
 from elldict.model_file import load
+from elldict.samples.arrays import ArraySamples
 from elldict.solver.steps import rotate
 from elldict.theory import cramer_rao_bound
 from elldict.validation import InvalidParameterError
-from tests.fits import assert_same_fit, draw, draw_atoms
+from tests.fits import assert_same, assert_same_fit, draw, draw_atoms
 
 N, R, RATE = 16, 3000, 0.1
 PRIOR = Prior(np.full(N, 0.2), np.ones(N), rate=RATE, center=1.0, spread=0.02, noise=0.01)
@@ -167,6 +169,31 @@ def test_rounded_samples_are_not_fitted_worse():
     assert error < 1.01 * recovery_error(fit_lp(X).components_, dictionary)
 
 
+def test_too_few_samples_keep_the_start():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = fit_corrupted(make(r=20)[0])
+    assert "CorruptedEntriesWarning" in dict(found.warnings_)
+    assert found.corruption_rate_ == 0
+
+
+def test_integer_weights_are_repeated_samples(noisy):
+    X, _, _, found = noisy
+    weights = np.random.default_rng(1).integers(0, 3, R)
+    one = fit_corrupted(np.repeat(X, weights, axis=0), error_bars=False)
+    other = LpDictionaryLearning(refine="sparse-corruption", error_bars=False).fit(X, sample_weight=weights)
+    # both find the same maximum, from the distributions of other subsamples
+    assert recovery_error(one.components_, other.components_) < recovery_error(one.components_, found.components_) / 10
+
+
+def test_fit_has_the_same_bits_for_any_number_of_threads(noisy):
+    X = np.tile(noisy[0], (6, 1)) + 0.01 * np.random.default_rng(3).standard_normal((6 * R, N))
+    options = Options(refine="sparse-corruption", error_bars=False)
+    one, other = (fit(ArraySamples(X, n_threads), options) for n_threads in (1, 3))
+    assert_same(one.mixing, other.mixing)
+    assert_same(one.corruption, other.corruption)
+
+
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -224,6 +251,14 @@ def test_interrupted_fit_resumes_with_the_same_bits(noisy, tmp_path):
         LpDictionaryLearning(refine="sparse-corruption").fit(X, callback=interrupt, checkpoint=path)
     again = LpDictionaryLearning(refine="sparse-corruption").fit(X, checkpoint=path, resume=True)
     assert_same_fit(found, again)
+
+
+def test_explain_keeps_the_better_of_its_rounds(rng):
+    A, Y = draw_atoms(N), rng.standard_normal((300, N))  # no sample is sparse: messages diverge
+    prior = replace(PRIOR, noise=1e-12)
+    found = explain(Y, A, prior)
+    assert np.all(np.isfinite(found.mean))
+    assert np.all(found.variance < np.mean(Y * Y))
 
 
 # The check of other fits

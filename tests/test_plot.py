@@ -12,7 +12,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from elldict import LpDictionaryLearning, plot
+from elldict import LpDictionaryLearning, LpICA, plot
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.report.figures import make_histograms, paint
 from elldict.summary import to_degrees
@@ -64,6 +64,24 @@ def test_errors_are_angles(model):
         plot.errors(model, within=0)
 
 
+def test_errors_of_exact_components_are_triangles_and_missing_ones_are_not_drawn(easy):
+    ax = plot.errors(LpDictionaryLearning().fit(easy[0]))
+    assert [(line.get_marker(), len(line.get_xdata())) for line in ax.lines[1:]] == [("o", 0), ("o", 0), ("v", 12)]
+    ax = plot.errors(LpDictionaryLearning(solver="power", random_state=0).fit(easy[0]))
+    assert not any(len(line.get_xdata()) for line in ax.lines[1:])
+    assert ax.get_title(loc="left") == "Errors were not estimated"
+
+
+@pytest.mark.parametrize("quantity", ["step", "objective"])
+def test_convergence_has_one_line_per_stage(model, quantity):
+    ax = plot.convergence(model, quantity=quantity)
+    stages = sorted({iteration.stage for iteration in model.history_})
+    assert len(ax.lines) == len(stages)
+    for stage, line in zip(stages, ax.lines, strict=True):
+        values = np.array([getattr(it, quantity) for it in model.history_ if it.stage == stage])
+        np.testing.assert_allclose(line.get_ydata(), values - (values[-1] if quantity == "objective" else 0))
+
+
 @pytest.mark.parametrize("normalize", [None, "samples"])
 @pytest.mark.parametrize("noise_std", [0, 0.2])
 def test_histograms_and_fitted_densities_agree(normalize, noise_std):
@@ -76,6 +94,20 @@ def test_histograms_and_fitted_densities_agree(normalize, noise_std):
     # with 2 % of the peak more because the density is fitted in bins of its own
     allowed = 5 * np.sqrt((fitted * width + 1 / 4000) / 4000) + 0.02 * fitted * width
     assert np.all(np.abs(found - fitted) * width < allowed)
+
+
+def test_codes_over_time_are_those_of_consecutive_samples(model, samples):
+    (line,) = plot.codes(model, samples, over_time=True, first=100, n_samples=50, which=[2]).lines
+    np.testing.assert_array_equal(line.get_xdata(), np.arange(100, 150))
+    assert np.corrcoef(line.get_ydata(), model.transform(samples)[100:150, 2])[0, 1] > 0.999
+    with pytest.raises(ValueError, match="2000 samples"):
+        plot.codes(model, samples, over_time=True, first=2000)
+
+
+def test_plots_draw_into_given_axes_also_for_one_component(samples):
+    model, (_, axes) = LpICA(1).fit(samples), plt.subplots(1, 4)
+    drawn = [plot.atoms(model, ax=axes[0]), plot.errors(model, ax=axes[1]), plot.convergence(model, ax=axes[2])]
+    assert [*drawn, plot.codes(model, samples, ax=axes[3])] == list(axes)
 
 
 def test_loadings_show_values_and_twice_their_errors(rng):

@@ -1,5 +1,7 @@
 """Pages show what the model holds, load nothing, and replace no other file."""
 
+import base64
+import io
 import re
 from html.parser import HTMLParser
 
@@ -11,10 +13,13 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 
+from matplotlib.image import imread
+
 import elldict
 from elldict import LpDictionaryLearning, LpICA
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.report import demo
+from elldict.report.figures import paint
 from elldict.summary import format_error, list_facts
 
 HOSTILE = ["<script>alert(1)</script>", "</style><img src=x>", "b & c", '"quoted"', "日本語", "e\x1b[2J"]
@@ -34,6 +39,11 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.pieces.append(data)
+
+
+def decode(source):
+    data = base64.b64decode(source.removeprefix("data:image/png;base64,"), validate=True)
+    return np.round(255 * imread(io.BytesIO(data))[..., :3]).astype(int)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +72,12 @@ def test_report_has_the_numbers_of_the_model(model, samples):
         error, density, scale = format_error(model.atom_error_[i]), model.density_[i], model.scale_[i]
         assert f"{i} {error} {100 * density:.3g} % {scale:.3g}" in text
     assert "The fit gave no warnings." in text
+
+
+def test_report_shows_components_as_images(model):
+    page = Page(model.report(shape=(3, 4)))
+    images = [attrs["src"] for tag, attrs in page.elements if tag == "img"]
+    np.testing.assert_array_equal(decode(images[3]), paint(model.components_[3].reshape(1, 3, 4))[0])
 
 
 def test_report_shows_warnings_verbatim_and_escapes_names(warned):

@@ -5,6 +5,7 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.linalg
 import scipy.signal
@@ -82,6 +83,11 @@ def test_stream_continues_a_fit(noisy, is_ica):
     assert np.all(np.sum(before * model.mixing_, axis=0) > 0.95 * unit)
 
 
+def test_fewer_components_than_features_need_whitening(noisy):
+    with pytest.raises(ValueError, match="n_components=5 of 16 features need whiten=True"):
+        LpDictionaryLearning(n_components=5).partial_fit(noisy[0])
+
+
 def test_pickled_and_copied_streams_continue_identically(noisy):
     X = noisy[0]
     for n_before in (300, 3000):
@@ -113,6 +119,21 @@ def test_refused_batch_leaves_the_estimator_as_it_was(noisy, n_before):
         with pytest.raises(ValueError, match="features"):
             model.partial_fit(X[:10, :5])
     assert pickle.dumps(model) == before
+
+
+def test_other_containers_and_units_have_the_same_stream(noisy):
+    da = pytest.importorskip("dask.array")
+    X = noisy[0][:4000]
+    one = stream(X)
+    frame = pd.DataFrame(X, columns=[f"c{number}" for number in range(16)])
+    named = stream(frame)
+    assert list(named.feature_names_in_) == list(frame.columns)
+    for other in (named, stream(da.from_array(X, chunks=(700, 16)))):
+        np.testing.assert_array_equal(other.components_, one.components_)
+    for unit in (1e-200, 1e150):
+        np.testing.assert_allclose(stream(unit * X).components_, one.components_, atol=1e-9)
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.partial_fit(frame[frame.columns[::-1]])
 
 
 def test_moments_are_those_of_discounted_samples():
@@ -177,6 +198,10 @@ def replace_all(number, codes, atoms):
     return codes, atoms if number < AT else draw_atoms(N, 99)
 
 
+def double(number, codes, atoms):
+    return codes * (1 if number < AT else 2), atoms
+
+
 def rotate(number, codes, atoms, speed=4e-6):
     turn = np.random.default_rng(1).standard_normal(atoms.shape)
     turn = (turn - turn.T) * np.sqrt(len(turn)) / np.linalg.norm(turn - turn.T)
@@ -192,6 +217,13 @@ def test_replaced_dictionary_is_noticed_and_learned(noise_std, half_life):
     assert np.all(errors[warned[0]] > 0.5)  # it was a change, which is admitted at once,
     assert np.all(errors[warned[0] + 3 :, 0] < 0.01)  # and the new one was found
     assert np.all(errors[:, 1] + 1e-12 > 0.4 * errors[:, 0])
+
+
+def test_changed_scale_keeps_the_atoms():
+    _, warned, errors = follow(make_batches(AT + 10, double))
+    assert len(warned) == 1
+    assert np.all(errors[AT:, 0] < 1.2 * errors[AT - 1, 0])
+    assert errors[-1, 1] < errors[AT - 1, 1]
 
 
 def test_drift_is_followed_with_half_life():
