@@ -13,12 +13,13 @@ import pytest
 import elldict
 from elldict import LpDictionaryLearning, LpICA
 from elldict import checkpoint as checkpoints
-from elldict.checkpoint import Checkpoint, CheckpointError, Place, read
+from elldict.checkpoint import Checkpoint, CheckpointError, Place, decode, encode, read
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NoCheckpointWarning
 from elldict.history import Recorder
 from elldict.solver.climb import Reason, State
 from elldict.solver.density import Density
+from elldict.solver.objectives import SignedLp
 from elldict.solver.steps import QuasiNewton, Trial
 from tests.fits import assert_same, assert_same_fit
 
@@ -99,7 +100,10 @@ def test_fit_killed_after_any_iteration_and_resumed_ends_with_the_same_bits(name
     assert len(files) > model.n_iter_
     for content in files[:: 2 if name == "default" else 5]:
         path.write_bytes(content)
-        assert_same_fit(fit(name, X, checkpoint=path, resume=True), model)
+        resumed = fit(name, X, checkpoint=path, resume=True)
+        assert_same_fit(resumed, model)
+        seconds = [iteration.seconds for iteration in resumed.history_]
+        assert seconds == sorted(seconds)
 
 
 def test_finished_fit_resumes_without_a_step(X, path, monkeypatch):
@@ -120,6 +124,11 @@ def test_fit_that_may_not_store_everything_ends_with_the_same_bits(most_bytes, X
         assert_same_fit(fit("default", X, checkpoint=path, resume=True), model)
         _, arrays = checkpoints.load(io.BytesIO(path.read_bytes()))
         assert sum(array.nbytes for name, array in arrays.items() if name != "history") <= most_bytes
+
+
+def test_stopped_fit_continues_if_it_is_resumed_without_the_callback(X, path):
+    fit("default", X, callback=lambda iteration: iteration.iteration == 4, checkpoint=path)
+    assert_same_fit(fit("default", X, checkpoint=path, resume=True), fit("default", X))
 
 
 # --- callbacks --------------------------------------------------------------------------------------------------------
@@ -279,6 +288,20 @@ def test_checkpoint_of_other_samples_is_refused(change, words, X, path):
         fit("default", change(X), checkpoint=path, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sample_weight": None}, "sample_weight differs"),
+        ({"sample_weight": WEIGHTS[::-1]}, "sample_weight differs"),
+        ({"sample_weight": WEIGHTS, "groups": np.arange(R) // 3}, "groups differs"),
+    ],
+)
+def test_checkpoint_of_other_weights_or_groups_is_refused(options, words, X, path):
+    fit("weights", X, checkpoint=path)
+    with pytest.raises(CheckpointError, match=words):
+        fit("weights", X, checkpoint=path, resume=True, **options)
+
+
 def test_checkpoint_of_another_version_is_refused(X, path, monkeypatch):
     fit("default", X, checkpoint=path)
     monkeypatch.setattr(elldict, "__version__", "99.0")
@@ -372,3 +395,21 @@ def test_file_that_no_fit_has_written_is_refused_and_not_executed(write, small, 
     with pytest.raises(CheckpointError, match="not a checkpoint, or is damaged"):
         LpDictionaryLearning(solver="power").fit(X, checkpoint=path, resume=True)
     assert not Path("executed").exists()
+
+
+@pytest.mark.parametrize("order", ["C", "F", "reversed"])
+def test_encoded_values_are_decoded_to_the_last_bit(order):
+    A = np.random.default_rng(0).standard_normal((4, 3))
+    A = A.T[::-1] if order == "reversed" else np.asarray(A, order=order)
+    state = State(A, SignedLp(3.3), 2, QuasiNewton(pairs=((A, A, 0.1),)), None, Reason.ROUNDING, 1 / 3, -np.inf)
+    arrays = {}
+    tree = json.loads(json.dumps(encode((state, np.float64(0.1), Density.begin(3)), "0", arrays)))
+    stored = io.BytesIO()
+    np.savez(stream := stored, **arrays)
+    stream.seek(0)
+    found, number, density = decode(tree, np.load(stream, allow_pickle=False))
+    assert_same(found, state)
+    assert_same(number, 0.1)
+    assert_same(density, Density.begin(3))
+    if order != "reversed":
+        assert found.A.flags.f_contiguous == A.flags.f_contiguous

@@ -9,7 +9,7 @@ import pytest
 from sklearn.decomposition import PCA, FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict import LpDictionaryLearning, LpICA, replication
+from elldict import LpDictionaryLearning, LpICA, halves, replication
 from elldict.checkpoint import CheckpointError
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.halves import Components, divide
@@ -170,6 +170,18 @@ def test_estimators_of_other_libraries_need_a_mixing_matrix(sparse):
         stability(PCA(), sparse)
 
 
+def test_power_method_starts_differently_in_each_half(sparse, monkeypatch):
+    seeds, find_atoms = [], halves.find_atoms
+
+    def watch(samples, options):
+        seeds.append(options.random_state)
+        return find_atoms(samples, options)
+
+    monkeypatch.setattr(halves, "find_atoms", watch)
+    stability(LpICA(solver="power", random_state=0), sparse, n_splits=2, random_state=0)
+    assert len(set(seeds)) == 4
+
+
 def test_warnings_are_issued_once_in_the_thread_of_the_caller(sparse):
     slow = LpDictionaryLearning(whiten=True, max_iter=1, solver="power")
     with pytest.warns(ConvergenceWarning) as caught:
@@ -201,6 +213,7 @@ def test_verbose_estimator_shows_a_bar(sparse, capsys):
         ({"n_components": []}, r"n_components must be .* Got \[\] instead"),
         ({"n_components": 2.5}, "Got 2.5"),
         ({"blocks": "long"}, r"blocks must be 'auto' or an int in \[1, 500\]"),
+        ({"blocks": 501}, "half of the samples"),
         ({"groups": [1, 2]}, r"shape is \(2,\)"),
     ],
 )
