@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning, LpICA, describe_axes
-from tests.fits import assert_same
 
 R = 4000
 
@@ -74,21 +73,6 @@ def test_largest_codes_are_found_across_blocks():
         np.testing.assert_allclose(found.positive_codes[axis], X[expected, axis] / rms)
 
 
-@pytest.mark.parametrize("scale", [1e-140, 1e140])
-def test_axes_do_not_depend_on_units(fitted, scale):
-    model, X, _ = fitted
-    one, other = describe_axes(model, X), describe_axes(LpICA(3, error_bars=False).fit(scale * X), scale * X)
-    np.testing.assert_allclose(other.strength, one.strength, rtol=1e-6)
-    assert other.positive == one.positive
-
-
-def test_dask_gives_the_same_bits(fitted):
-    da = pytest.importorskip("dask.array")
-    model, X, _ = fitted
-    one, other = describe_axes(model, X), describe_axes(model, da.from_array(X, chunks=(700, 5)))
-    assert_same(one, other)
-
-
 def test_table_lists_the_long_tail_first_with_names_of_a_data_frame(fitted):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(fitted[1], columns=list("abcde"), index=[f"w\x1b{i}" for i in range(R)])
@@ -102,13 +86,3 @@ def test_table_lists_the_long_tail_first_with_names_of_a_data_frame(fitted):
     assert found.summary(most=1).endswith("... and 2 more axes")
     assert found.summary([2, 0]).splitlines()[1].split()[0] == "2"
     assert repr(found).startswith("<Axes: 3 axes, strength ")
-
-
-def test_wrong_arguments_are_refused(fitted):
-    model, X, _ = fitted
-    with pytest.raises(ValueError, match=r"one entry per sample, 4000\. Got 2"):
-        describe_axes(model, X, ["a", "b"])
-    with pytest.raises(ValueError, match=r"n_strongest must be an int in \[1, inf\). Got 0"):
-        describe_axes(model, X, n_strongest=0)
-    with pytest.raises(ValueError, match="sample 3, feature 1"):
-        describe_axes(model, np.where(np.arange(R * 5).reshape(R, 5) == 16, np.nan, X))

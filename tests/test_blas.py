@@ -1,11 +1,9 @@
 """BLAS is held at one thread during fits, which may overlap in threads and be forked."""
 
 import os
-import random
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -17,15 +15,14 @@ from tests.fits import draw
 class Library:
     """A BLAS that remembers its number of threads."""
 
-    def __init__(self, num_threads, seconds=0.0):
-        self._number, self.seconds = num_threads, seconds
+    def __init__(self, num_threads):
+        self._number = num_threads
 
     @property
     def num_threads(self):
         return self._number
 
     def set_num_threads(self, number):
-        time.sleep(random.random() * self.seconds)  # other threads run meanwhile
         self._number = number
 
 
@@ -37,27 +34,6 @@ def library(monkeypatch):
     return library
 
 
-def test_fit_holds_one_thread_and_restores_the_number(library):
-    with blas.one_blas_thread() as n_threads:
-        assert n_threads == 4
-        assert library.num_threads == 1
-    assert library.num_threads == 4
-
-
-def test_number_of_a_library_that_counts_by_thread_is_restored(library, monkeypatch):
-    own = Library(3)
-    monkeypatch.setattr(blas, "OWN", [own])
-    with blas.one_blas_thread() as n_threads:
-        assert (n_threads, own.num_threads) == (4, 1)
-    assert own.num_threads == 3
-
-
-def test_nested_fits_restore_the_number_at_the_end(library):
-    with blas.one_blas_thread(), blas.one_blas_thread() as n_threads:
-        assert n_threads == 4
-    assert library.num_threads == 4
-
-
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_fits_that_overlap_restore_the_number_whoever_ends_last(order, library):
     holds = [blas.one_blas_thread() for _ in range(3)]
@@ -67,22 +43,6 @@ def test_fits_that_overlap_restore_the_number_whoever_ends_last(order, library):
         assert library.num_threads == 1
         holds[number].__exit__(None, None, None)
     assert library.num_threads == 4
-
-
-def test_one_thread_of_the_user_is_respected(library):
-    library.set_num_threads(1)
-    with blas.one_blas_thread() as n_threads:
-        assert n_threads == 1
-    assert library.num_threads == 1
-
-
-def test_number_that_is_set_during_a_fit_stays(library):
-    with blas.one_blas_thread():
-        library.set_num_threads(2)
-    assert library.num_threads == 2
-    with blas.one_blas_thread() as n_threads:
-        assert n_threads == 2
-    assert library.num_threads == 2
 
 
 def test_interrupted_fit_restores_the_number(library, monkeypatch):
@@ -97,27 +57,6 @@ def test_interrupted_fit_restores_the_number(library, monkeypatch):
     monkeypatch.setattr(blas, "_settle", interrupt)
     with pytest.raises(KeyboardInterrupt), blas.one_blas_thread():
         pass
-    assert library.num_threads == 4
-
-
-def test_many_threads_restore_the_number(library):
-    library.seconds = 1e-4
-    seen = []
-
-    def work(seed):
-        rng = random.Random(seed)
-        for _ in range(60):
-            with blas.one_blas_thread() as n_threads:
-                seen.append((n_threads, library.num_threads))
-                time.sleep(rng.random() * 1e-4)
-            time.sleep(rng.random() * 1e-4)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert set(seen) == {(4, 1)}
     assert library.num_threads == 4
 
 
@@ -138,21 +77,6 @@ def test_fault_23_fits_in_eight_threads_equal_serial_ones():
     for number in range(8):
         np.testing.assert_array_equal(found[number], serial[number])
     assert blas._read(blas.SHARED) == before
-
-
-def test_process_forked_during_a_fit_does_not_set_the_number(library):
-    """OpenBLAS may hold the lock under which it sets the number, for ever."""
-    with blas.one_blas_thread():
-        start = blas._first[0]
-        blas._restart()
-        library.set_num_threads = None  # an error if it is called
-        with blas.one_blas_thread() as n_threads:
-            assert n_threads == 4
-            blas._restart()
-        assert blas._find_last().is_fixed
-        del library.set_num_threads
-        blas._first[0] = start
-    assert library.num_threads == 4
 
 
 FORK = """

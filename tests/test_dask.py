@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-import warnings
 
 import dask
 import dask.array as da
@@ -16,13 +15,12 @@ import pytest
 import scipy.sparse
 from distributed import Client, LocalCluster
 from distributed.core import Status
-from threadpoolctl import threadpool_limits
 
-from elldict import LpDictionaryLearning, LpICA, blas, exceptions
+from elldict import LpDictionaryLearning, LpICA, exceptions
 from elldict.samples import base, cluster, subsample
 from elldict.samples import dask as dask_samples
 from elldict.samples.arrays import ArraySamples
-from elldict.samples.dask import DaskSamples, open_dask, prepare
+from elldict.samples.dask import DaskSamples, prepare
 from elldict.samples.statistics import compute_statistics
 
 CHUNKS = {
@@ -102,21 +100,6 @@ def test_weighted_fit_on_a_cluster_has_the_bits_of_one_in_memory(workers, easy, 
     assert_same_fit(found, expected)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int16", ">f8"])
-def test_fit_of_other_types_has_the_bits_of_one_in_memory(easy, dtype):
-    X = (100 * easy[0]).astype(dtype)
-    options = {**WHITEN, **POWER}
-    assert_same_fit(LpDictionaryLearning(**options).fit(cut(X)), LpDictionaryLearning(**options).fit(X))
-
-
-def test_few_samples_are_read_by_a_single_graph(easy, monkeypatch):
-    monkeypatch.setattr(dask_samples, "STORED_BYTES", easy[0].nbytes)
-    passes = []
-    monkeypatch.setattr(dask_samples, "compute", lambda *args: passes.append(1) or cluster.compute(*args))
-    assert_same_fit(LpDictionaryLearning().fit(cut(easy[0])), LpDictionaryLearning().fit(easy[0]))
-    assert len(passes) == 1
-
-
 @pytest.mark.usefixtures("read_in_every_pass")
 def test_fit_is_resumed_from_a_checkpoint_of_other_chunks(easy, tmp_path):
     def interrupt(iteration):
@@ -139,28 +122,6 @@ def test_take_computes_only_the_chunks_that_it_needs(easy):
     np.testing.assert_array_equal(DaskSamples(lazy).take(np.array([1500, 1001])), easy[0][[1500, 1001]])
 
 
-def test_visit_that_holds_the_samples_is_refused(easy):
-    samples = DaskSamples(cut(easy[0]))
-    with pytest.raises(TypeError, match="must not hold the samples"):
-        samples.sum(lambda rows, start: samples.shape[0])
-
-
-def test_visit_runs_with_a_single_blas_thread(easy):
-    def count_threads(rows, start):
-        return np.full(len(rows), max(library.num_threads for library in blas.LIBRARIES))
-
-    with threadpool_limits(2, user_api="blas"):
-        counts = DaskSamples(cut(easy[0])).map(count_threads, np.empty(4000))
-    assert np.all(counts == 1)
-
-
-def test_large_visit_is_sent_without_a_warning(workers, easy):
-    large = np.zeros(2_000_000)  # 16 MB, and dask warns of more than 10
-    with Client(workers), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert DaskSamples(cut(easy[0])).sum(lambda rows, start: len(rows) + large[start]) == 4000
-
-
 @pytest.mark.parametrize("dtype", ["float32", "Float64"])
 def test_data_frame_is_fitted_with_the_names_of_its_columns(easy, dtype):
     frame = pd.DataFrame(easy[0], columns=[f"x{k}" for k in range(12)]).astype(dtype)
@@ -181,19 +142,6 @@ def test_result_for_a_dask_array_is_lazy(easy, method):
     assert (found.dtype, found.shape, found.chunks[0]) == (expected.dtype, expected.shape, lazy.chunks[0])
     # blocks of another size may be rounded differently, in the 16th digit; densities are as narrow as 1e-6
     np.testing.assert_allclose(found.compute(), expected, rtol=1e-9, atol=1e-9)
-
-
-def test_score_of_a_dask_array_is_a_number(easy, rng):
-    weights, model = rng.random(4000), LpDictionaryLearning().fit(easy[0] + 0.01)
-    assert model.score(cut(easy[0]), None, weights) == pytest.approx(model.score(easy[0], None, weights))
-
-
-def test_transform_with_a_threshold_computes_nothing(easy):
-    def fail(block):
-        raise AssertionError
-
-    model = LpDictionaryLearning(transform_algorithm="threshold", transform_alpha=0.1).fit(easy[0])
-    assert model.transform(cut(easy[0]).map_blocks(fail, meta=np.empty((0, 0)))).shape == (4000, 12)
 
 
 def test_nan_is_named_by_sample_and_feature(easy):
@@ -231,14 +179,6 @@ def test_what_does_not_hold_samples_is_refused(X, error, message):
         LpDictionaryLearning().fit(X)
 
 
-def test_rows_of_unknown_number_are_measured_without_changing_the_array(easy):
-    lazy = cut(easy[0])
-    lazy = lazy[lazy[:, 0] > 0]
-    X = easy[0][easy[0][:, 0] > 0]
-    np.testing.assert_array_equal(open_dask(prepare(lazy)).take(np.arange(len(X))), X)
-    assert np.isnan(lazy.shape[0])
-
-
 def test_cluster_without_running_workers_is_an_error(easy, monkeypatch):
     monkeypatch.setattr(cluster, "PATIENCE", 0.5)
     samples = DaskSamples(cut(easy[0]))
@@ -254,23 +194,6 @@ def test_cluster_without_running_workers_is_an_error(easy, monkeypatch):
         threading.Timer(0.2, client.close).start()
         with pytest.raises(exceptions.ClusterError, match=r"lost|cancelled"):
             compute_statistics(samples)
-
-
-def test_lost_chunks_that_cannot_be_computed_again_are_an_error(workers, easy):
-    with Client(workers) as client:
-        samples = DaskSamples(client.persist(cut(easy[0])))
-        client.cancel(samples.X, force=True)
-        with pytest.raises(exceptions.ClusterError, match="Persist X again"):
-            compute_statistics(samples)
-
-
-def test_errors_of_tasks_are_raised_as_they_are(workers, easy):
-    def time_out(block):
-        raise TimeoutError("the disk does not answer")
-
-    lazy = cut(easy[0]).map_blocks(time_out, meta=np.empty((0, 0)))
-    with Client(workers), pytest.raises(TimeoutError, match="the disk does not answer"):
-        compute_statistics(DaskSamples(lazy))
 
 
 @pytest.mark.usefixtures("read_in_every_pass")

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 from scipy.stats import norm, t
 
 from elldict.solver import density as module
@@ -17,26 +16,12 @@ from elldict.solver.density import (
     WIDEST,
     WORTH,
     Density,
-    count_widths,
     get_grid,
     make_grid,
 )
 from elldict.solver.kernels import OVERRELAXATION, SUB_BITS, find_bins, fit_weights
 from elldict.warnings import find_gaussian
-from tests.fits import encode, share
-
-DRAW = {
-    "laplace": lambda rng, shape: rng.laplace(size=shape),
-    "gauss": lambda rng, shape: rng.standard_normal(shape),
-    "uniform": lambda rng, shape: rng.uniform(-1, 1, shape),
-    "exponential": lambda rng, shape: rng.exponential(size=shape) - 1,
-    "sparse": lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.3),
-}
-
-
-def draw(law, r, m, seed=0):
-    return DRAW[law](np.random.default_rng(seed), (r, m))
-
+from tests.fits import DRAW, draw, encode, share
 
 LEAST = 1e-13
 """Size of a zero code after rounding errors, in standard deviations."""
@@ -51,11 +36,6 @@ def fit(Z, blur=None, weights=None):
 
 def judge(Z, blur=None):
     return Density.begin(Z.shape[1]).judge(encode(Z), blur)
-
-
-def locate(grid, x):
-    """Find the bins of standardised codes."""
-    return find_bins(np.asarray(x, dtype=float), grid.unit, len(grid.centres))[0]
 
 
 def find_edges(grid):
@@ -90,25 +70,6 @@ def test_make_grid_components_are_densities(n_widths):
     np.testing.assert_allclose(mass[:n_widths], 1, atol=1e-3)
 
 
-@pytest.mark.parametrize("n_widths", [13, 40])
-def test_make_grid_derivatives_are_those_of_its_densities(n_widths):
-    grid = make_grid(n_widths)
-    chosen = np.r_[0, n_widths - 1, n_widths : grid.n_components : 5]
-    x = np.array([0.03, 0.4, -0.9, 2.3, -5.0])
-    near = grid.centres[locate(grid, x)]
-    for k in chosen:
-        h = 1e-3 * get_width(grid, k)
-
-        def q(x, k=k):
-            return evaluate_component(grid, k, x)
-
-        np.testing.assert_allclose(grid.q[0, k, locate(grid, x)], q(near), rtol=1e-9, atol=1e-280)
-        slope, bend = (q(near + h) - q(near - h)) / (2 * h), (q(near + h) - 2 * q(near) + q(near - h)) / h**2
-        scale = np.max(grid.q[0, k]) / get_width(grid, k)
-        np.testing.assert_allclose(grid.q[1, k, locate(grid, x)], slope, atol=1e-5 * scale)
-        np.testing.assert_allclose(grid.q[2, k, locate(grid, x)], bend, atol=1e-5 * scale / get_width(grid, k))
-
-
 def describe_component(grid, k):
     """Mean and width of component k of a grid, and whether it is symmetric: about zero, then pairs, then sides."""
     if k < grid.n_widths:
@@ -120,41 +81,11 @@ def describe_component(grid, k):
     return mean, 0.7 * abs(mean), False
 
 
-def get_width(grid, k):
-    return describe_component(grid, k)[1]
-
-
 def evaluate_component(grid, k, x):
     """Component k of a grid, from its definition."""
     mean, width, is_symmetric = describe_component(grid, k)
     right = norm.pdf(np.asarray(x, dtype=float), mean, width)
     return (right + norm.pdf(np.asarray(x, dtype=float), -mean, width)) / 2 if is_symmetric else right
-
-
-def test_make_grid_resolves_the_narrowest_component():
-    for n_widths in (1, 13, 80):
-        grid = make_grid(n_widths)
-        narrowest = WIDEST * RATIO ** (1 - n_widths)
-        inside = np.abs(find_edges(grid)) <= narrowest
-        # a width of two units: bins of the second octave are a quarter of a unit wide
-        assert np.max(np.diff(find_edges(grid)[inside])) <= narrowest / 8 * (1 + 1e-9)
-        assert grid.centres[-1] > 50
-        assert len(grid.centres) % 2 ** (SUB_BITS + 1) == 0  # whole octaves on both sides
-
-
-def test_get_grid_makes_each_grid_once():
-    assert get_grid(13) is get_grid(13)
-    np.testing.assert_array_equal(get_grid(13).q, make_grid(13).q)
-    assert get_grid(14).n_components == get_grid(13).n_components + 1 == 14 + 18 + 10
-
-
-def test_count_widths_never_goes_below_the_narrowest():
-    narrowest = np.r_[WIDEST * RATIO ** -np.arange(5.0), 0.124, 1e-5, LEAST]
-    n = count_widths(narrowest)
-    np.testing.assert_array_equal(n[:5], np.arange(1, 6))
-    widths = WIDEST * RATIO ** (1.0 - n)
-    assert np.all(widths >= narrowest * (1 - 1e-9))
-    assert np.all(widths < narrowest * RATIO * (1 + 1e-9))
 
 
 # --- expectation maximisation -----------------------------------------------------------------------------------------
@@ -165,30 +96,6 @@ def make_problem(K=6, B=40, m=3, seed=0):
     return rng.dirichlet(np.ones(K), m), rng.poisson(5.0, (m, B)).astype(float), rng.exponential(size=(K, B))
 
 
-def test_fit_weights_never_lowers_the_likelihood():
-    weights, counts, q = make_problem()
-    value = -np.inf
-    for rounds in range(12):
-        fitted = fit_weights(weights, counts, q, rounds)
-        np.testing.assert_allclose(fitted.sum(axis=1), 1, rtol=1e-12)
-        new = np.sum(counts * np.log(fitted @ q), axis=1)
-        assert np.all(new > value)
-        value = new
-
-
-def test_fit_weights_of_two_components_equals_direct_maximisation():
-    weights, counts, q = make_problem(K=2, m=1)
-    fitted = fit_weights(weights, counts, q, 3000)
-    best = minimize_scalar(
-        lambda w: -np.sum(counts * np.log(w * q[0] + (1 - w) * q[1])),
-        bounds=(0, 1),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
-    assert 0.01 < best.x < 0.99
-    np.testing.assert_allclose(fitted[0], [best.x, 1 - best.x], atol=1e-6)
-
-
 def test_fit_weights_of_many_components_satisfies_the_conditions_of_a_maximum():
     # convex: the gain by any component is at most 1, and 1 where its weight is positive
     weights, counts, q = make_problem()
@@ -196,16 +103,6 @@ def test_fit_weights_of_many_components_satisfies_the_conditions_of_a_maximum():
     gain = (counts / (fitted @ q)) @ q.T / counts.sum(axis=1, keepdims=True)
     assert np.max(gain) < 1 + 1e-4
     np.testing.assert_allclose(gain[fitted > 1e-3], 1, atol=1e-4)
-
-
-def test_fit_weights_leaves_weights_of_zero_and_empty_bins_alone():
-    weights, counts, q = make_problem()
-    weights[:, 2] = 0
-    weights /= weights.sum(axis=1, keepdims=True)
-    fitted = fit_weights(weights, counts, q, 5)
-    np.testing.assert_array_equal(fitted[:, 2], 0)
-    wide = np.c_[counts, np.zeros((3, 8))], np.c_[q, np.zeros((6, 8))]
-    np.testing.assert_allclose(fit_weights(weights, *wide, 5), fitted, rtol=1e-12)
 
 
 # --- fitted densities -------------------------------------------------------------------------------------------------
@@ -263,42 +160,6 @@ def test_density_terms_are_derivatives_of_the_log_likelihood(law):
     np.testing.assert_allclose(terms.slope[:, 0], (moved - terms.g[:, 0]) / h, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("law", ["laplace", "gauss"])
-def test_density_terms_hardly_jump_from_bin_to_bin(law):
-    density = fit(draw(law, 3000, 1))
-    grid = density.grid
-    edge = find_edges(grid)
-    edge = edge[(edge > 0) & (edge < 0.8)]
-    jump = terms_of_each(density, edge * (1 + 1e-9) * density.std) - terms_of_each(
-        density, edge * (1 - 1e-9) * density.std
-    )
-    # left and right parabola differ by their third-order terms, (h / 2)^3 / 6 of the third derivative from both sides,
-    # in bins h of (|x| + unit) / 8 at most; third derivatives of log q are below 10
-    widest = (0.8 + grid.unit) / 2**SUB_BITS
-    assert np.max(np.abs(jump)) < 2 * (widest / 2) ** 3 / 6 * 10
-    steps = np.abs(np.diff(density.tables[0, 0]))
-    assert np.max(steps) > 100 * np.max(np.abs(jump))  # a table without derivatives would jump by these
-
-
-def test_density_of_gaussian_codes_is_close_to_the_true_one():
-    r = 20_000
-    Z = draw("gauss", r, 3) * [1.0, 2.0, 0.001]
-    density = fit(Z)
-    # The gain over a Gaussian density is nothing, as both are judged at the centres of bins. Each of 13 weights that is
-    # fitted to half of the samples costs half a nat for r / 2 samples; half as much again, by chance
-    assert np.all(np.abs(density.negentropy) < 20 / r)
-    # At the centres of bins, codes lose half of the product of the distances to the two centres, at most an eighth of
-    # the squared distance of these, which are (|x| + unit) / 8 apart at most: this is more than what a fit may gain
-    x = Z / density.std
-    lost = np.mean(norm.logpdf(x) - share(norm.logpdf, density.grid, x), axis=0)
-    assert np.all(lost < np.mean((np.abs(x) + density.grid.unit) ** 2, axis=0) / 512)
-    # two thirds of that on average, where codes are anywhere between centres; and bins, of (|x| + unit)^2 / 128 on
-    # average, instead of / 64, are the distances of most centres
-    assert np.all(lost > np.mean((np.abs(x) + density.grid.unit) ** 2, axis=0) / 512 / 4)
-    exact = np.sum(norm.logpdf(Z, 0, density.std)) / r
-    np.testing.assert_allclose(density.terms(Z).value / r, exact, atol=24 / r)
-
-
 def test_density_negentropy_tells_codes_close_to_gaussian_ones_from_these():
     r, n, degrees = 100_000, 6, 30
     Z = t(degrees).rvs((r, n), random_state=np.random.default_rng(0))
@@ -315,20 +176,6 @@ def test_density_negentropy_tells_codes_close_to_gaussian_ones_from_these():
     x = Z / np.sqrt(np.mean(Z**2, axis=0))
     lost = np.mean(norm.logpdf(x) - share(norm.logpdf, get_grid(13), x), axis=0)
     assert np.all(lost > expected / 2)
-
-
-@pytest.mark.parametrize("law", ["laplace", "uniform", "exponential"])
-def test_density_negentropy_is_that_of_the_law(law):
-    r = 20_000
-    negentropy = fit(draw(law, r, 4)).negentropy
-    gauss = 0.5 * math.log(2 * math.pi * math.e)
-    # of unit variance; the entropies are 1 + log(2 b) with b = 1 / sqrt(2), log(2 sqrt 3) and 1
-    entropy = {"laplace": 1 + math.log(math.sqrt(2)), "uniform": math.log(2 * math.sqrt(3)), "exponential": 1.0}[law]
-    # Gaussians as wide as these miss an edge: of a uniform density by some .04 nats, of an exponential one by some .11;
-    # log-likelihoods have a standard deviation of one at most, and there are four codes
-    missed = {"laplace": 0.0, "uniform": 0.05, "exponential": 0.13}[law]
-    chance = 4 / math.sqrt(4 * r)
-    assert gauss - entropy - missed - chance < np.mean(negentropy) < gauss - entropy + chance
 
 
 @pytest.mark.parametrize("law", ["laplace", "gauss", "uniform", "exponential"])
@@ -350,6 +197,20 @@ def test_density_rich_family_is_kept_while_it_gains():
     assert not np.any(kept.has_offsets)
 
 
+def test_density_families_are_chosen_when_they_are_to_be():
+    Z = np.c_[draw("uniform", 2000, 1), draw("gauss", 2000, 1)]
+    first = Density.begin(2).refit(encode(Z))
+    assert not np.any(first.has_offsets)
+    assert first.value == -math.inf
+    chosen = first.refit(encode(Z), choose=True)
+    np.testing.assert_array_equal(chosen.has_offsets, [True, False])
+    # what was chosen stays, for codes of any kind
+    again = chosen.refit(encode(Z[:, ::-1]))
+    np.testing.assert_array_equal(again.has_offsets, [True, False])
+    assert again.value == chosen.value
+    assert not np.array_equal(again.tables, chosen.tables)
+
+
 @pytest.mark.parametrize("blur", [0.03, 1e-3, 1e-6, 0.0])
 def test_density_widths_of_sparse_codes_narrow_down_to_the_blur(blur):
     density = fit(draw("sparse", 2000, 3), np.full(3, blur))
@@ -357,12 +218,6 @@ def test_density_widths_of_sparse_codes_narrow_down_to_the_blur(blur):
     least = max(blur, LEAST)
     assert np.all(density.narrowest >= least * (1 - 1e-9))
     assert np.all(density.narrowest < least * RATIO * (1 + 1e-9))
-
-
-def test_density_widths_follow_the_blur_of_each_code():
-    density = fit(draw("sparse", 2000, 3), np.array([0.01, 1e-4, 1.0]))
-    assert np.all(density.narrowest >= [0.01, 1e-4, FIRST * (1 - 1e-9)])
-    assert np.all(density.narrowest < np.array([0.01, 1e-4, FIRST]) * RATIO)
 
 
 def test_density_widths_stay_where_codes_gain_nothing_or_little_is_asked():
@@ -441,77 +296,6 @@ def test_density_value_equals_a_plain_two_fold_cross_validation():
     np.testing.assert_allclose(density.value, np.sum(density.negentropy + gaussian - np.log(density.std)), rtol=1e-12)
 
 
-def test_density_value_judges_each_half_by_the_other():
-    # halves of different laws: each makes the other less likely than itself
-    Z = np.where((np.arange(2000) % 2 == 0)[:, None], draw("gauss", 2000, 2) * 0.05, draw("gauss", 2000, 2))
-    mixed = fit(np.random.default_rng(0).permutation(Z))
-    assert fit(Z).value < mixed.value - 0.5
-
-
-def test_density_judge_computes_the_value_of_a_refit():
-    Z = np.c_[draw("laplace", 300, 2), draw("uniform", 300, 1), draw("sparse", 300, 1)]
-    blur = np.full(4, 1e-3)
-    judged, fitted = judge(Z, blur), fit(Z, blur)
-    assert judged.value == fitted.value
-    np.testing.assert_array_equal(judged.negentropy, fitted.negentropy)
-    np.testing.assert_array_equal(judged.has_offsets, fitted.has_offsets)
-    np.testing.assert_array_equal(judged.n_widths, fitted.n_widths)
-    assert np.any(judged.n_widths > Density.begin(4).n_widths)
-
-
-def test_density_judge_of_codes_to_which_nothing_was_fitted_is_their_mean_log_density():
-    """Halves that are equal: the density of one is that of the other, and of all."""
-    Z = np.repeat(draw("laplace", 1000, 2), 2, axis=0)
-    judged, fitted = judge(Z), fit(Z)
-    value = 0.0
-    for j in range(2):
-        x, table = Z[:, j] / fitted.std[j], fitted.tables[0, j]
-        value += np.mean(share(lambda c, table=table: table[locate(fitted.grid, c)], fitted.grid, x))
-    np.testing.assert_allclose(judged.value, value, rtol=1e-10)
-    # the value counts codes at the centres of bins, see above: (|x| + unit)^2 / 512 of second derivatives, up to 1.1 of
-    # which are those of a Gaussian density, 1, and up to two in the middle of Laplace codes: at most 3e-3 each
-    lost = np.sum(np.mean(fitted.log_density(Z), axis=0)) - judged.value
-    assert 0 < lost < 2 * 3e-3
-
-
-def test_density_log_density_and_score_are_the_terms_of_each_code():
-    Z = draw("laplace", 3000, 3) * [1, 4, 0.1]
-    density = fit(Z)
-    terms = density.terms(Z)
-    np.testing.assert_allclose(np.sum(density.log_density(Z)), terms.value, rtol=1e-12)
-    np.testing.assert_allclose(density.score(Z), terms.g, rtol=1e-10, atol=1e-12)
-    # of codes within a hundredth of a standard deviation of each other, log-densities differ by their scores
-    step = 1e-3 * density.std
-    rise = density.log_density(Z + step) - density.log_density(Z)
-    np.testing.assert_allclose(np.mean(rise, axis=0), np.mean(density.score(Z + step / 2) * step, axis=0), atol=1e-5)
-
-
-def test_density_families_are_chosen_when_they_are_to_be():
-    Z = np.c_[draw("uniform", 2000, 1), draw("gauss", 2000, 1)]
-    first = Density.begin(2).refit(encode(Z))
-    assert not np.any(first.has_offsets)
-    assert first.value == -math.inf
-    chosen = first.refit(encode(Z), choose=True)
-    np.testing.assert_array_equal(chosen.has_offsets, [True, False])
-    # what was chosen stays, for codes of any kind
-    again = chosen.refit(encode(Z[:, ::-1]))
-    np.testing.assert_array_equal(again.has_offsets, [True, False])
-    assert again.value == chosen.value
-    assert not np.array_equal(again.tables, chosen.tables)
-
-
-def test_density_begun_like_another_has_the_same_value():
-    Z = draw("laplace", 3000, 4)
-    like = fit(Z)
-    begun = Density.begin(4, like)
-    assert begun.tables.size == 0
-    assert begun.value == -math.inf
-    np.testing.assert_array_equal(begun.n_widths, Density.begin(4).n_widths)
-    fitted = begun.refit(encode(Z), choose=True)
-    # both are within TOLERANCE, per code, of the maximum of the likelihood of pooled codes
-    np.testing.assert_allclose(fitted.value, like.value, atol=4e-4)
-
-
 @pytest.mark.parametrize("factor", [1e-5, 3.0])
 def test_density_rescale_is_the_density_of_multiplied_codes(factor):
     Z = np.c_[draw("laplace", 1000, 2), draw("exponential", 1000, 1)]
@@ -540,45 +324,3 @@ def test_density_arrange_follows_codes_in_another_order_with_other_signs():
     assert arranged.value == density.value
     assert np.any(density.has_offsets)
     assert len(set(density.n_widths)) == 2
-
-
-def test_density_terms_of_weighted_samples_count_each_with_its_weight():
-    Z, w = draw("exponential", 400, 3), np.random.default_rng(1).uniform(0, 3, 400)
-    density = fit(Z, weights=w)
-    terms, plain = density.terms(Z, w, second=True), density.terms(Z, second=True)
-    np.testing.assert_allclose(terms.value, w @ np.sum(density.log_density(Z), axis=1), rtol=1e-12)
-    np.testing.assert_array_equal(terms.g, plain.g)
-    np.testing.assert_array_equal(terms.slope, plain.slope)
-    assert density.terms(Z, w).slope.shape == (0, 0)
-
-
-def test_density_of_scaled_codes_is_the_same_but_for_the_scale():
-    Z, c = np.c_[draw("laplace", 1000, 2), draw("uniform", 1000, 1)], 2.0**200
-    one, other = fit(Z), fit(Z * c)
-    np.testing.assert_array_equal(other.tables[1:], one.tables[1:])
-    np.testing.assert_allclose(other.tables[0], one.tables[0] - math.log(c), atol=1e-10)
-    np.testing.assert_allclose(other.value, one.value - 3 * math.log(c), rtol=1e-12)
-    np.testing.assert_array_equal(other.negentropy, one.negentropy)
-    np.testing.assert_allclose(other.terms(Z * c).g * c, one.terms(Z).g, rtol=1e-12)
-    slopes = one.terms(Z, second=True).slope, other.terms(Z * c, second=True).slope
-    assert slopes[0].shape == Z.shape
-    np.testing.assert_allclose(slopes[1] * c * c, slopes[0], rtol=1e-12)
-
-
-def test_density_of_mirrored_codes_is_mirrored():
-    Z = draw("exponential", 1000, 2)
-    one, other = fit(Z), fit(-Z)
-    np.testing.assert_allclose(other.value, one.value, rtol=1e-12)
-    np.testing.assert_allclose(other.tables[0], one.tables[0][:, ::-1], atol=1e-8)
-
-
-def test_density_of_outliers_stays_finite():
-    Z = draw("laplace", 5000, 2)
-    Z[17] = 1e4
-    density = fit(Z)
-    assert np.isfinite(density.value)
-    assert np.all(np.isfinite(density.tables))
-    terms = density.terms(Z, second=True)
-    assert terms.slope.shape == Z.shape
-    assert np.all(np.isfinite(terms.g))
-    assert np.all(np.isfinite(terms.slope))

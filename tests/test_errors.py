@@ -10,7 +10,6 @@ from elldict.errors.splits import (
     BLOCKS,
     MANY,
     MIN_PER_COMPONENT,
-    convert_difference,
     estimate_errors,
     list_splits,
     match,
@@ -18,11 +17,7 @@ from elldict.errors.splits import (
 )
 from elldict.fit import Options, fit
 from elldict.samples.arrays import ArraySamples
-
-
-def draw_atoms(n, seed=7):
-    return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
-
+from tests.fits import draw_atoms
 
 # --- parts of the samples ---------------------------------------------------------------------------------------------
 
@@ -65,20 +60,15 @@ def count_samples(m, n_parts):
 
 @pytest.mark.parametrize("angle", [0.0, 0.1, 0.5])
 @pytest.mark.parametrize("n", [3, 20])
-def test_estimate_errors_of_halves_that_differ_is_d_over_4_minus_3_d(n, angle):
-    errors = estimate(np.eye(n), count_samples(n, 2), lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle))
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_estimate_errors_of_parts_of_which_one_differs_has_the_closed_form(n_parts, n, angle):
+    r = count_samples(n, n_parts)
+    errors = estimate(np.eye(n), r, lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle))
     d = 1 - math.cos(angle) ** 4
-    np.testing.assert_allclose(errors[:2], d / (4 - 3 * d), atol=1e-14)
-    np.testing.assert_array_equal(errors[2:], 0)
-
-
-@pytest.mark.parametrize("angle", [0.0, 0.1, 0.5])
-@pytest.mark.parametrize("n", [3, 20])
-def test_estimate_errors_of_thirds_takes_the_mean_of_three_differences(n, angle):
     # one of three fits is off: two of three differences are d, and a difference is 3/2 of the error of all samples
-    errors = estimate(np.eye(n), 600, lambda index: rotate_first(n, 0.0 if index[0] == 0 else angle))
-    d = 2 / 3 * (1 - math.cos(angle) ** 4)
-    np.testing.assert_allclose(errors[:2], d / (1.5 - 0.5 * d), atol=1e-14)
+    expected = d / (4 - 3 * d) if n_parts == 2 else 2 / 3 * d / (1.5 - 0.5 * 2 / 3 * d)
+    np.testing.assert_allclose(errors[:2], expected, atol=1e-14)
+    np.testing.assert_array_equal(errors[2:], 0)
 
 
 @pytest.mark.parametrize("n_parts", [2, 3])
@@ -95,14 +85,6 @@ def test_estimate_errors_fits_all_samples_but_those_of_one_part(n, n_parts):
 
 
 @pytest.mark.parametrize("n_parts", [2, 3])
-def test_estimate_errors_of_fits_without_anything_in_common_is_one(n_parts):
-    r, blocks = count_samples(2, n_parts), [np.eye(6)[:, 2 * k : 2 * k + 2] for k in range(3)]
-    calls = iter(range(100))
-    errors = estimate(blocks[0], r, lambda index: blocks[next(calls) % n_parts])
-    np.testing.assert_array_equal(errors, 1)
-
-
-@pytest.mark.parametrize("n_parts", [2, 3])
 def test_estimate_errors_of_averages_has_the_mean_of_their_true_error(n_parts):
     """Columns whose angles are averages of noise: their errors 1 - cos^4, 2 angle^2 where small, are known."""
     n, n_draws = 3, 300 if n_parts == 3 else 60
@@ -115,13 +97,6 @@ def test_estimate_errors_of_averages_has_the_mean_of_their_true_error(n_parts):
     # and sqrt(1 / 300); the means of the formula and of 1 - cos^4 differ by a share of 1 / r
     chance = math.sqrt(2 / n_draws) if n_parts == 2 else math.sqrt(1 / n_draws)
     np.testing.assert_allclose(np.mean(stated) / (2 / r), 1, atol=4 * chance)
-
-
-def test_convert_difference_is_right_at_both_ends():
-    for n_parts, c in ((2, 4.0), (3, 1.5)):
-        np.testing.assert_array_equal(convert_difference(np.array([0.0, 1.0]), n_parts), [0, 1])
-        np.testing.assert_allclose(convert_difference(np.array([1e-9]), n_parts), 1e-9 / c, rtol=1e-6)
-        assert np.all(np.diff(convert_difference(np.linspace(0, 1, 50), n_parts)) > 0)
 
 
 def test_estimate_errors_does_not_depend_on_order_sign_and_scale_of_columns():
@@ -158,25 +133,10 @@ def test_share_samples_alternates_between_blocks_of_consecutive_samples(n_parts)
     np.testing.assert_array_equal(np.bincount(part), np.full(n_parts, 50 * BLOCKS // n_parts))
 
 
-@pytest.mark.parametrize("n_samples", [3, 40, 41, 85, 1001])
-@pytest.mark.parametrize("n_parts", [2, 3])
-def test_share_samples_of_any_number_of_samples_are_of_almost_equal_size(n_samples, n_parts):
-    sizes = np.bincount(assign(n_samples, BLOCKS, n_parts), minlength=n_parts)
-    assert np.min(sizes) > 0
-    # all parts have the same number of blocks, or one less; each block of a part may have one sample less
-    assert np.max(sizes) - np.min(sizes) <= BLOCKS // n_parts
-
-
 @pytest.mark.parametrize("groups", [[3, 1, 3, 2, 2, 1, 4], ["c", "a", "c", "b", "b", "a", "d"]])
 def test_share_samples_of_groups_keeps_them_whole_and_takes_turns_in_the_order_of_labels(groups):
     np.testing.assert_array_equal(assign(7, BLOCKS, 2, np.array(groups)), [0, 0, 0, 1, 1, 0, 1])
     np.testing.assert_array_equal(assign(7, BLOCKS, 3, np.array(groups)), [2, 0, 2, 1, 1, 0, 0])
-
-
-def test_estimate_errors_passes_groups_on():
-    groups, seen = np.arange(60) % 3, set()
-    estimate(np.eye(3), 60, lambda index: seen.add(frozenset(groups[index])) or np.eye(3), groups)
-    assert seen == {frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
 
 
 def test_match_finds_the_partner_of_each_column_one_to_one():
@@ -191,31 +151,6 @@ def test_match_finds_the_partner_of_each_column_one_to_one():
     np.testing.assert_array_equal(found, np.eye(2))
 
 
-def test_match_with_fewer_others_leaves_zeros():
-    partners = match(np.eye(4), 2 * np.eye(4)[:, [2, 0]])
-    np.testing.assert_array_equal(partners, np.diag([1.0, 0, 1, 0]))
-
-
-@pytest.mark.parametrize("n", [6, 14])
-@pytest.mark.parametrize("law", ["laplace", "sparse"])
-def test_estimated_error_is_within_a_factor_of_the_true_one(law, n):
-    """Means over seeds and atoms; single atoms vary like chi-squares of n - 1 angles."""
-    A, stated, true = draw_atoms(n), [], []
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        Z = rng.laplace(size=(60 * n, n))
-        if law == "sparse":
-            Z = rng.standard_normal((60 * n, n)) * (rng.random((60 * n, n)) < 0.3) + 0.2 * rng.standard_normal(
-                (60 * n, n)
-            )
-        result = fit(ArraySamples(Z @ A), Options())
-        assert result.has_replicates
-        assert not result.is_exact
-        stated.append(np.mean(result.component_errors))
-        true.append(1 - np.mean(np.max((A @ result.mixing) ** 4, axis=1)))
-    assert 1 / 2.5 < np.mean(stated) / np.mean(true) < 2.5
-
-
 # --- exact recovery ---------------------------------------------------------------------------------------------------
 
 M = 6
@@ -224,20 +159,6 @@ M = 6
 def draw_sparse(r, m=M, density=0.4, seed=0):
     rng = np.random.default_rng(seed)
     return rng.standard_normal((r, m)) * (rng.random((r, m)) < density) * rng.uniform(0.5, 2, m)
-
-
-def test_find_exact_finds_all_atoms_of_noiseless_sparse_codes():
-    assert np.all(find_exact(draw_sparse(300)))
-
-
-def test_find_exact_with_rounding_still_finds_them():
-    Q = draw_atoms(M)
-    assert np.all(find_exact(draw_sparse(300) @ Q @ Q.T))
-
-
-def test_find_exact_with_noise_finds_none():
-    Z = draw_sparse(300)
-    assert not np.any(find_exact(Z + 1e-6 * np.random.default_rng(1).standard_normal(Z.shape)))
 
 
 @pytest.mark.parametrize("angle", [math.pi / 4, 0.3, 1e-6])
@@ -254,17 +175,6 @@ def test_find_exact_needs_more_zeros_than_any_atom_has():
     assert not np.any(find_exact(Z))
     Z[: 2 * M, 0] = 0
     np.testing.assert_array_equal(find_exact(Z), [True] + [False] * (M - 1))
-
-
-def test_find_exact_of_dense_codes_finds_none():
-    assert not np.any(find_exact(np.random.default_rng(0).laplace(size=(1000, M))))
-
-
-def test_find_exact_of_a_single_atom_finds_it_where_it_has_zeros():
-    Z = np.random.default_rng(0).standard_normal((50, 1))
-    assert not find_exact(Z)[0]
-    Z[:20] = 0
-    assert find_exact(Z)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,11 @@
 """LpICA compared with scikit-learn's FastICA: names, shapes, units, warnings and conventions."""
 
-import warnings
-
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import signal
 from sklearn.decomposition import FastICA
 
 from elldict import LpDictionaryLearning, LpICA
-from elldict.exceptions import NotWhiteWarning, RankWarning
 
 N_SAMPLES, N_FEATURES = 5000, 6
 WHITEN = pytest.mark.parametrize("whiten", ["unit-variance", "arbitrary-variance"])
@@ -71,19 +66,6 @@ def test_ica_is_the_whitened_dictionary(X):
     assert ica.score(X) == dictionary.score(X)
 
 
-def test_blind_source_separation_of_scikit_learn_works_with_the_import_replaced(rng):
-    time = np.linspace(0, 8, 2000)
-    S = np.c_[np.sin(2 * time), np.sign(np.sin(3 * time)), signal.sawtooth(2 * np.pi * time)]
-    S += 0.2 * rng.normal(size=S.shape)
-    S /= S.std(axis=0)
-    A = np.array([[1, 1, 1], [0.5, 2, 1.0], [1.5, 1.0, 2.0]])
-    X = np.dot(S, A.T)
-    ica = LpICA(n_components=3, whiten="arbitrary-variance")
-    S_ = ica.fit_transform(X)
-    assert np.allclose(X, np.dot(S_, ica.mixing_.T) + ica.mean_)
-    assert np.all(correlate(S_, S) > 0.98)
-
-
 @WHITEN
 def test_too_many_components_are_lowered_with_the_warning_of_fastica(X, whiten):
     with pytest.warns(UserWarning, match=f"n_components is too large: it will be set to {N_FEATURES}") as caught:
@@ -91,21 +73,6 @@ def test_too_many_components_are_lowered_with_the_warning_of_fastica(X, whiten):
     assert [warning.filename for warning in caught] == [__file__]
     assert ours.warnings_[0][0] == "UserWarning"
     assert_array_equal(ours.components_, LpICA(whiten=whiten, error_bars=False).fit(X).components_)
-
-
-def test_more_components_than_the_rank_are_lowered_to_it(X):
-    doubled = np.hstack([X, X[:, :2]])
-    with pytest.warns(RankWarning):
-        ica = LpICA(N_FEATURES + 1, error_bars=False).fit(doubled)
-    assert ica.components_.shape == (N_FEATURES, N_FEATURES + 2)
-    assert ica.n_components_ == N_FEATURES
-    assert_allclose(ica.inverse_transform(ica.transform(doubled)), doubled, atol=1e-8)
-
-
-def test_as_many_components_as_directions_are_no_reason_for_a_warning(X):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert LpICA(N_FEATURES).fit(X).n_components_ == N_FEATURES
 
 
 def test_white_samples_have_orthonormal_components_and_no_mean(white, sources):
@@ -119,46 +86,3 @@ def test_white_samples_have_orthonormal_components_and_no_mean(white, sources):
     assert_allclose(ours.inverse_transform(ours.transform(white)), white, atol=1e-10)
     assert np.all(correlate(ours.transform(white), sources) > 0.99)
     assert np.isfinite(ours.score(white))
-
-
-def test_n_components_is_ignored_without_whitening(white):
-    with pytest.warns(UserWarning, match=r"Ignoring n_components with whiten=False\."):
-        ours = LpICA(3, whiten=False).fit(white)
-    assert ours.n_components_ == N_FEATURES
-
-
-def test_samples_that_are_not_white_are_warned_of(X):
-    with pytest.warns(NotWhiteWarning):
-        LpICA(whiten=False, error_bars=False).fit(X)
-
-
-def test_fit_without_whitening_forgets_the_mean_of_an_earlier_fit(X, white):
-    ica = LpICA(error_bars=False).fit(X).set_params(whiten=False).fit(white)
-    assert not hasattr(ica, "mean_")
-    assert_allclose(ica.transform(white), white @ ica.components_.T, atol=1e-12)
-
-
-def test_whitening_is_not_available_before_a_fit():
-    assert not hasattr(LpICA(), "whitening_")
-
-
-def test_whitening_makes_principal_components_of_weighted_samples(X, rng):
-    weights = rng.integers(0, 3, N_SAMPLES)
-    one = LpICA(error_bars=False).fit(X, sample_weight=weights)
-    other = LpICA(error_bars=False).fit(np.repeat(X, weights, axis=0))
-    assert_allclose(one.whitening_, other.whitening_, rtol=1e-6, atol=1e-9)
-
-
-def test_single_precision_is_kept(X):
-    ica = LpICA(error_bars=False).fit(X.astype(np.float32))
-    for name in ("components_", "mixing_", "mean_", "whitening_"):
-        assert getattr(ica, name).dtype == np.float32
-    codes = ica.transform(X.astype(np.float32))
-    assert codes.dtype == ica.inverse_transform(codes).dtype == np.float32
-    assert np.all(correlate(codes, LpICA(error_bars=False).fit_transform(X)) > 1 - 1e-4)
-
-
-def test_output_names_follow_the_class(X):
-    frame = pd.DataFrame(X, columns=[f"sensor {i}" for i in range(N_FEATURES)])
-    codes = LpICA(error_bars=False).set_output(transform="pandas").fit_transform(frame)
-    assert list(codes.columns) == [f"lpica{i}" for i in range(N_FEATURES)]

@@ -42,12 +42,6 @@ def test_matching_is_the_best_one_not_the_greedy_one():
     np.testing.assert_array_equal(match.indices, [1, 0])
 
 
-def test_fewer_atoms_than_the_dictionary_holds(shuffled):
-    dictionary, atoms, order, _ = shuffled
-    assert metrics.recovery_error(atoms[:3], dictionary) == pytest.approx(0, abs=1e-14)
-    np.testing.assert_array_equal(metrics.match_atoms(atoms[:3], dictionary).indices, order[:3])
-
-
 def test_rows_that_are_not_orthonormal_are_refused(shuffled):
     dictionary, atoms, *_ = shuffled
     with pytest.raises(ValueError, match=r"components has rows that are not orthonormal.*Use match_atoms"):
@@ -60,13 +54,3 @@ def test_rows_that_are_not_orthonormal_are_refused(shuffled):
 def test_shapes_that_do_not_fit_are_refused(pair):
     with pytest.raises(ValueError, match="Atoms are rows"):
         metrics.match_atoms(*pair)
-
-
-def test_nan_is_refused():
-    with pytest.raises(ValueError, match="components holds NaN"):
-        metrics.match_atoms(np.full((2, 2), np.nan), np.eye(2))
-
-
-def test_sphere_error_takes_one_atom():
-    with pytest.raises(ValueError, match="expected one atom"):
-        metrics.sphere_error(np.eye(3), np.eye(3))

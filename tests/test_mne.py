@@ -1,7 +1,6 @@
 """Components of recordings: what MNE-Python does with the ICA that `fit_ica` returns."""
 
 import sys
-import threading
 import warnings
 
 import numpy as np
@@ -66,20 +65,6 @@ def test_sources_are_those_of_the_model_and_sorted_by_explained_variance(raw):
     np.testing.assert_allclose(np.abs(again.components_ @ model.mixing_), np.eye(N_SOURCES), atol=1e-3)
 
 
-def test_components_do_not_depend_on_how_often_they_are_fitted_or_on_threads(raw):
-    first, found = fit_ica(raw, N_SOURCES), [None] * 2
-
-    def fit(place):
-        found[place] = fit_ica(raw.copy(), N_SOURCES)
-
-    threads = [threading.Thread(target=fit, args=(place,)) for place in range(2)]
-    for use in (threading.Thread.start, threading.Thread.join):
-        for thread in threads:
-            use(thread)
-    for other in found:
-        np.testing.assert_array_equal(other.unmixing_matrix_, first.unmixing_matrix_)
-
-
 def test_only_chosen_samples_are_used(raw):
     """The model has as many samples as MNE-Python, and these are white: they are the samples of the fit."""
     spoiled = raw.copy()
@@ -114,15 +99,6 @@ def test_epochs(raw):
     np.testing.assert_allclose(np.abs(model.transform((ica.mixing_matrix_ @ sources).T)), np.abs(sources.T), atol=1e-9)
     with pytest.raises(ValueError, match="start is for continuous recordings"):
         fit_ica(epochs, start=0)
-
-
-def test_ica_is_saved_and_read_and_drawn(raw, tmp_path):
-    ica = fit_ica(raw, N_SOURCES, error_bars=False)
-    ica.save(tmp_path / "components-ica.fif")
-    again = mne.preprocessing.read_ica(tmp_path / "components-ica.fif")
-    np.testing.assert_allclose(again.get_components(), ica.get_components(), rtol=1e-6)
-    pytest.importorskip("matplotlib").use("Agg")
-    assert len(again.plot_components(show=False).axes) >= N_SOURCES
 
 
 def test_warnings_are_issued_once_with_numbers_of_mne_at_the_line_of_the_user(raw):

@@ -33,12 +33,9 @@ MODELS = {
     "dictionary": (LpDictionaryLearning(), {}),
     "ica": (LpICA(), {}),
     "whitened": (LpDictionaryLearning(whiten=True, center=True, transform_algorithm="posterior"), {}),
-    "standardised": (LpDictionaryLearning(standardize=True), {}),
     "normalised": (LpICA(normalize="samples"), {}),
-    "fewer atoms": (LpDictionaryLearning(n_components=3), {}),
     "fewer sources": (LpICA(3), {}),
     "weights": (LpICA(whiten="arbitrary-variance"), {"sample_weight": WEIGHTS}),
-    "white": (LpICA(whiten=False), {}),
     "power": (LpDictionaryLearning(solver="power", p=4, random_state=3), {}),
     "l_p only": (LpDictionaryLearning(refine=None, p=1, error_bars=False), {}),
 }
@@ -89,8 +86,7 @@ def assert_saved(model, path, X):
 @pytest.mark.parametrize("name", MODELS)
 def test_loaded_model_is_the_saved_one_to_the_last_bit(name, dtype, X, path):
     estimator, options = MODELS[name]
-    samples = LpICA().fit_transform(X) if name == "white" else X
-    samples = samples.astype(dtype)
+    samples = X.astype(dtype)
     again = assert_saved(copy.deepcopy(estimator).fit(samples, **options), path, samples)
     assert np.isnan(again.expected_error_) or estimator.error_bars
 
@@ -103,28 +99,6 @@ def test_model_with_warnings_or_exact_atoms_or_names_is_loaded(X, path):
     assert assert_saved(LpDictionaryLearning().fit(clean), path, clean).noise_std_ == 0
     frame = pd.DataFrame(X, columns=["a", "b", "ü", "d\n", "e"])
     assert list(assert_saved(LpICA().fit(frame), path, frame).feature_names_in_) == list(frame.columns)
-
-
-def test_parameters_of_numpy_are_those_of_python_and_generators_are_not_saved(X, path):
-    generator = np.random.default_rng(0)
-    model = LpDictionaryLearning(np.int64(3), p=np.float32(4), center=np.bool_(True), random_state=generator).fit(X)
-    model.save(path)
-    parameters = load(path).get_params()
-    assert parameters == {**model.get_params(), "random_state": None}
-
-
-def test_arrays_of_torch_are_loaded_as_numpy_arrays(X, path):
-    samples = pytest.importorskip("torch").asarray(X.copy())
-    model = LpICA().fit(samples)
-    model.save(path)
-    np.testing.assert_array_equal(load(path).transform(X), model.transform(samples).numpy())
-
-
-def test_file_depends_on_the_model_only_and_numpy_reads_it(model, saved):
-    load(saved).save(other := saved.with_name("other.npz"))
-    assert other.read_bytes() == saved.read_bytes()
-    with np.load(saved, allow_pickle=False) as arrays:
-        np.testing.assert_array_equal(arrays["mixing"], model.mixing_)
 
 
 def test_cut_file_is_refused_and_a_flipped_bit_or_without_effect(model, saved):
@@ -209,18 +183,13 @@ FORGED = {
     "pickled array": change_array("mean", lambda mean: np.array([Payload()] * N)),
     "pickle": lambda members: members.update({"mean.npy": pickle.dumps(Payload())}),
     "parent folder": lambda members: members.update({"../evil.npy": write_npy(np.ones(2))}),
-    "header is not JSON": lambda members: members.update({HEADER: b"{"}),
     "newer version": change_header("version", value=99),
     "unknown class": change_header("class", value="os.system"),
     "another class": change_header("class", value="LpDictionaryLearning"),
     "unknown parameter": change_header("params", "evil", value=1),
-    "parameter out of range": change_header("params", "p", value=2),
-    "number that is a string": change_header("fitted", "n_iter_", value="many"),
     "warnings are not pairs": change_header("warnings_", value=[["RankWarning"]]),
     "missing array": lambda members: members.pop("mixing.npy"),
     "wrong shape": change_array("mean", lambda mean: mean[:, None]),
-    "wrong precision": change_array("mean", lambda mean: mean.astype("float32")),
-    "words": change_array("mean", lambda mean: mean.astype(str)),
     "NaN": change_array("mixing", lambda mixing: np.full_like(mixing, np.nan)),
     "other grid": change_array("code_tables", lambda tables: tables[:, :, 1:]),
     "huge grid": change_array("code_pooled", lambda pooled: np.ones((1, MOST_WIDTHS + 1))),
@@ -265,16 +234,6 @@ def test_bombs_and_duplicates_take_no_memory(saved):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50e6
-
-
-def test_file_of_the_first_version_is_refused_with_the_reason_and_may_be_replaced(model, path):
-    header = {"class": "LpICA", "params": {"p": 3}, "fitted": {"n_components_": 2}, "version": 1}
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(HEADER, json.dumps(header))
-        archive.writestr("atoms.npy", write_npy(np.eye(2)))
-    with pytest.raises(ModelFileError, match=r"format version 1.*Fit the samples again"):
-        load(path)
-    model.save(path)
 
 
 def test_what_could_not_be_loaded_is_not_saved(X, model, path):

@@ -54,23 +54,6 @@ def test_atoms_as_bars_show_the_largest_features_by_name(model):
     ax.figure.canvas.draw()  # such names are no mathematics
 
 
-def test_atoms_as_a_map_have_one_row_each(model):
-    (image,) = plot.atoms(model).images
-    np.testing.assert_array_equal(image.get_array(), paint(model.components_))
-
-
-def test_atoms_refuses_wrong_arguments(model):
-    for wrong, words in (
-        ({"shape": (5, 5)}, "product of 12"),
-        ({"kind": "images"}, "needs the shape"),
-        ({"kind": "cloud"}, "Got 'cloud'"),
-        ({"which": [12]}, "from 0 to 11"),
-        ({"names": ["a"]}, "one entry per feature"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            plot.atoms(model, **wrong)
-
-
 def test_errors_are_angles(model):
     ax = plot.errors(model, within=4)
     points = np.concatenate([line.get_xydata() for line in ax.lines[1:]])
@@ -119,13 +102,6 @@ def test_codes_over_time_are_those_of_consecutive_samples(model, samples):
     assert np.corrcoef(line.get_ydata(), model.transform(samples)[100:150, 2])[0, 1] > 0.999
     with pytest.raises(ValueError, match="2000 samples"):
         plot.codes(model, samples, over_time=True, first=2000)
-
-
-def test_codes_with_missing_values_name_the_sample(model, samples):
-    X = samples.copy()
-    X[7, 3] = np.nan
-    with pytest.raises(ValueError, match="sample 7, feature 3"):
-        plot.codes(model, X, over_time=True, first=2)
 
 
 def test_plots_draw_into_given_axes_also_for_one_component(samples):
