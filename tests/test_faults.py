@@ -179,6 +179,16 @@ def test_fault_10_gaussian_sources_are_named_if_there_are_two(n_gaussian):
         assert f"Components {', '.join(map(str, gaussian))} are" in str(caught[0].message)
 
 
+@pytest.mark.parametrize(("p", "n_samples", "fails"), [(5, 500, True), (4, 300, True), (3, 2000, False)])
+def test_fault_10_power_method_that_fails_names_components(p, n_samples, fails):
+    """With too few samples for the norm, its maximum is a rotation of the atoms, whose codes look Gaussian."""
+    X, dictionary, _ = make_bernoulli_gaussian(n_samples, 30, density=0.3, random_state=0)
+    expected = pytest.warns(NotIdentifiableWarning, match="Gaussian") if fails else nullcontext()
+    with expected:
+        model = LpDictionaryLearning(p=p, solver="power", random_state=0).fit(X)
+    assert (recovery_error(model.components_, dictionary) > 0.3) == fails
+
+
 def test_fault_10_sub_gaussian_sources_are_found():
     S, mixing = draw("uniform", 4000, 4), np.random.default_rng(2).standard_normal((4, 4))
     assert np.all(measure_errors(mixing, fit(LpICA, S @ mixing.T).mixing_) < 0.02)

@@ -187,8 +187,8 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     density = state.objective if is_fitted else Density.begin(len(power)).refit(codes, choose=True)
     assert isinstance(density, Density)
     gaussian = np.zeros(len(order), dtype=bool)
-    if is_fitted and estimate.order is not None and state.reason is not Reason.STOPPED:
-        gaussian = find_gaussian(density.negentropy, estimate.order.n_samples) & ~exact
+    if state.reason not in (Reason.STOPPED, Reason.TOO_FEW):
+        gaussian = find_gaussian(density.negentropy, (estimate.order or estimate.statistics).n_samples) & ~exact
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
     findings += check_components(state, gaussian[order], estimate.statistics)
     corruption = estimate.corruption

@@ -29,7 +29,7 @@ LARGEST = 20_000
 """Number of samples of largest norm from which fourth moments are computed to order equal norms."""
 
 MOST_SORTED = 2_000_000
-"""Number of samples up to which all are sorted, in about 80 bytes each; of more, so many are drawn by their position."""
+"""Number of samples up to which all are sorted, in about 80 bytes each; of more, this many are drawn by position."""
 
 EQUAL = 1e-9
 """Relative difference below which norms are considered equal up to rounding errors."""
