@@ -18,6 +18,7 @@ from elldict import LpDictionaryLearning, LpICA, open_samples
 from elldict.exceptions import ConvertedFileWarning, SamplesChangedError, SamplesFileError
 from elldict.samples import base, files, subsample, tables
 from elldict.samples.arrays import ArraySamples
+from elldict.samples.files import explain
 from elldict.samples.order import find_order
 from elldict.samples.output import check_output
 from elldict.samples.statistics import compute_statistics
@@ -422,3 +423,12 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10)
 """
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, capture_output=True, text=True)
     assert float(ran.stdout) < 90
+
+
+def test_damaged_file_that_asks_for_too_much_memory_is_named():
+    """Lengths of a damaged Feather file may be any number."""
+    with (
+        pytest.raises(SamplesFileError, match=r"a\.feather .*malloc of size.* damaged, or needs more memory"),
+        explain("a.feather cannot be read"),
+    ):
+        raise MemoryError("malloc of size 288230376151711808 failed")

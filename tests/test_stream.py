@@ -327,3 +327,13 @@ def test_change_test_scores_are_standard_normal_for_normal_blocks():
     assert not any(test.alarms)
     assert np.max(sums) < THRESHOLD
     assert np.sqrt(test.spreads) == pytest.approx(1.0, abs=0.35)  # of 64 blocks
+
+
+def test_batches_in_files_have_the_bits_of_batches_in_memory(tmp_path):
+    X = make_bernoulli_gaussian(3000, 6, density=0.3, noise_std=0.1, random_state=0)[0]
+    in_memory, in_files = LpDictionaryLearning(), LpDictionaryLearning()
+    for number, batch in enumerate(np.split(X, 3)):
+        np.save(tmp_path / f"{number}.npy", batch)
+        in_memory.partial_fit(batch)
+        in_files.partial_fit(tmp_path / f"{number}.npy")
+    np.testing.assert_array_equal(in_files.components_, in_memory.components_)

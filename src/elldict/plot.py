@@ -232,7 +232,8 @@ def loadings(found: Any, *, names: Sequence[str] | None = None, ax: Axes | None 
     """
     values, k = to_numpy(found.loadings).astype(np.float64), min(found.loadings.shape[1], MOST_FACTORS)
     wrong = None if found.standard_errors is None else to_numpy(found.standard_errors)
-    texts = [summary.shorten(str(name)) for name in names or found.names or range(len(values))]
+    known = found.names if names is None else names
+    texts = [summary.shorten(str(name)) for name in (range(len(values)) if known is None else known)]
     if len(texts) != len(values):
         raise ValueError(f"names must have one entry per row, {len(values)}. Got {len(texts)} instead.")
     rows = figures.sort_rows(values, MOST_ROWS)

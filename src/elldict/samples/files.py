@@ -195,10 +195,11 @@ def explain(problem: str) -> Iterator[None]:
     """Turn what a library raises for a damaged file into an error that says what cannot be read, and what to do."""
     try:
         yield
-    except (FileContentError, ImportError, MemoryError, FileNotFoundError, PermissionError):
+    except (FileContentError, ImportError, FileNotFoundError, PermissionError):
         raise
     except Exception as error:  # libraries raise whatever they find
         found = " ".join(f"{type(error).__name__}: {error}".split())
+        other = "needs more memory than there is" if isinstance(error, MemoryError) else "is of another format"
         raise SamplesFileError(
-            f"{problem} ({found}). The file is damaged, or of another format: copy or write it again."
+            f"{problem} ({found}). The file is damaged, or {other}: copy or write it again."
         ) from error

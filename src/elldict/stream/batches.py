@@ -15,6 +15,7 @@ from elldict.history import Recorder
 from elldict.samples.arrays import ArraySamples, to_numpy
 from elldict.samples.base import Array, refuse_not_finite
 from elldict.samples.dask import is_dask
+from elldict.samples.open import open_source
 from elldict.samples.statistics import Statistics, compute_statistics
 from elldict.stream.online import Follower, begin
 from elldict.validation import check_half_life, check_parameters, check_samples
@@ -46,7 +47,7 @@ def add_batch(model: LpEstimator, X: Any, half_life: float | None) -> list[Findi
     X = X.compute() if is_dask(X) else X
     X = check_samples(model, X, fitting=not hasattr(model, "n_features_in_"), is_batch=True)
     check_n_components(model, X.shape[1])
-    rows = np.array(to_numpy(X), order="C")  # a copy: the array of the user may change
+    rows = np.array(open_source(X).take(np.arange(X.shape[0])), order="C")  # a copy: the array of the user may change
     refuse_not_finite(rows, 0)
     before = vars(model).get("_stream") or continue_fit(model, rows[:0])
     window = np.concatenate([before.window, rows])
