@@ -129,6 +129,14 @@ def test_corrupted_samples_without_noise_give_exact_atoms(size, dtype):
     assert found.corruption_scale_ == pytest.approx(size, rel=0.02)
 
 
+def test_attributes_of_codes_describe_them_without_corruption(noisy):
+    """Four standard errors of the density and of the scale of a code; those of the noise are far smaller."""
+    found = noisy[-1]
+    assert found.noise_std_ == pytest.approx(0.1, rel=0.1)
+    np.testing.assert_allclose(found.density_, 0.2, atol=4 * np.sqrt(0.2 * 0.8 / R))
+    np.testing.assert_allclose(found.scale_, 1, atol=4 / np.sqrt(2 * 0.2 * R))
+
+
 def test_noise_leaves_an_error_near_the_bound_that_is_stated(noisy):
     X, dictionary, _, found = noisy
     law = {"n_features": N, "n_samples": R, "density": 0.2, "noise_std": 0.1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from elldict.blas import one_blas_thread
 from elldict.checkpoint import check_arguments, describe_fit, open_checkpoint
-from elldict.denoising import Distribution, fit_spike_slab
+from elldict.denoising import Distribution, SpikeSlab, fit_spike_slab
 from elldict.exceptions import NoCheckpointWarning, find_stack_level
 from elldict.fit import Options, fit
 from elldict.fitted import FittedModel, FloatArray
@@ -223,7 +224,8 @@ class LpEstimator(FittedModel):
         self._name_components(*(convert_like(array, X, precision) for array in (unmixing, mixing, result.mean)))
         self.n_components_ = len(unmixing)
         if samples is not None:
-            spike_slab = fit_spike_slab(*read_codes(samples, unmixing, result.mean), ROUNDING[precision])
+            rounding, without = ROUNDING[precision], describe_codes(result.corruption, ROUNDING[precision])
+            spike_slab = without or fit_spike_slab(*read_codes(samples, unmixing, result.mean), rounding)
             self.density_ = convert_like(spike_slab.density, X, precision)
             self.scale_ = convert_like(spike_slab.scale, X, precision)
             self.noise_std_ = spike_slab.noise_std
@@ -261,6 +263,14 @@ class LpEstimator(FittedModel):
         if self._sorts_by_variance:
             copy._sorts_by_variance = True
         return copy
+
+
+def describe_codes(corruption: Prior | None, rounding: float) -> SpikeSlab | None:
+    """Return the distribution of codes without the corruption of entries; None if there is none."""
+    if corruption is None:
+        return None
+    scale, noise = np.sqrt(corruption.variance), math.sqrt(corruption.noise)
+    return SpikeSlab(corruption.density, scale, 0.0 if noise < rounding * np.max(scale) else noise)
 
 
 def issue(findings: Sequence[Finding]) -> None:
