@@ -174,9 +174,6 @@ def test_fit_of_weighted_samples_is_that_of_copies(kind, options):
     check_same(fit_weighted(X, w, **options), fit_weighted(copies, **options))
 
 
-@pytest.mark.xfail(
-    reason="copies of a sample are in both halves, so that densities are judged by what they were fitted to"
-)
 def test_density_of_a_fit_by_power_of_weighted_samples_is_that_of_copies():
     X, w = draw_copied("sparse", 900)
     one, other = (

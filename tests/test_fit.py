@@ -178,7 +178,7 @@ def test_fit_by_power_follows_algorithm_2(n_components):
     assert result.n_iter == n_iter > 3
     assert result.state.reason is Reason.SMALL_STEP
     assert are_same(result.mixing, A.T)
-    assert result.n_passes == 3 + n_iter  # two for statistics, one for the codes
+    assert result.n_passes == 4 + n_iter  # two for statistics, one for the order, one for the codes
     assert not result.has_replicates
 
 

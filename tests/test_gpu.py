@@ -74,10 +74,15 @@ def fit(kind, X, **arguments):
 
 
 def assert_close(model, other):
-    """Compare the results of two fits."""
+    """Compare the results of two fits.
+
+    With corruption, densities are learned in a hundred rounds, in each of which rounding errors of 1e-12 add up.
+    """
     assert model.n_iter_ == other.n_iter_
+    learned = 100 * CLOSE if model.refined_ == "sparse-corruption" else CLOSE
     for name in ("components_", "atom_error_", "density_", "scale_", "objective_"):
-        np.testing.assert_allclose(np.asarray(getattr(model, name)), getattr(other, name), rtol=0, atol=CLOSE)
+        atol = learned if name in ("density_", "scale_") else CLOSE
+        np.testing.assert_allclose(np.asarray(getattr(model, name)), getattr(other, name), rtol=0, atol=atol)
 
 
 def forbid_transfer(patch, n_most):

@@ -108,9 +108,8 @@ class Estimate:
 
     @property
     def n_passes(self) -> float:
-        """Number of full-data passes: two for statistics, one each for the codes and any order, plus the climbs."""
-        climbs = sum(n_samples * n_iter for n_samples, n_iter, _ in self.climbs)
-        return 3 + (self.order is not None) + climbs / self.statistics.n_samples
+        """Number of full-data passes: two for statistics, one each for the order and the codes, plus the climbs."""
+        return 4 + sum(n_samples * n_iter for n_samples, n_iter, _ in self.climbs) / self.statistics.n_samples
 
 
 def fit(
@@ -183,9 +182,10 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     unit = whitening.unit  # if not whitened, atoms have unit length, and codes are in the units of X
     sizes = np.sum(columns**2, axis=0) if options.sorts_by_variance else power if options.p > 2 else -power
     order, signs = order_and_sign(sizes, columns)
-    is_fitted = isinstance(state.objective, Density) and state.objective.is_fitted
-    density = state.objective if is_fitted else Density.begin(len(power)).refit(codes, choose=True)
-    assert isinstance(density, Density)
+    density: Any = state.objective
+    if not isinstance(density, Density) or not density.is_fitted:
+        halves = estimate.gather(find_order(estimate.white))  # equal samples are in the same one
+        density = Density.begin(len(power)).refit(halves.encode(state.A), choose=True)
     gaussian = np.zeros(len(order), dtype=bool)
     if state.reason not in (Reason.STOPPED, Reason.TOO_FEW):
         gaussian = find_gaussian(density.negentropy, (estimate.order or estimate.statistics).n_samples) & ~exact

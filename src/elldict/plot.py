@@ -68,10 +68,10 @@ def atoms(
     --------
     >>> from sklearn.datasets import load_digits
     >>> from elldict import LpICA, plot
-    >>> ica = LpICA(12, solver="power", random_state=0).fit(load_digits().data)
+    >>> ica = LpICA(10).fit(load_digits().data)
     >>> ax = plot.atoms(ica, shape=(8, 8))
     >>> ax.get_title(loc="left")
-    '12 components'
+    '10 components'
     """
     check_is_fitted(model)
     labels, found = summary.find_names(model, names), summary.read_components(model)
