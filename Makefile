@@ -16,7 +16,7 @@ reproduce: $(VENV)/.reproduce
 	$(BIN)/python -m experiments.reproduction --quick --jobs 2
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --ignore tests/_old \
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' \
 	  tests src README.md docs
 
 # A selection of a minute, for other versions of Python.
