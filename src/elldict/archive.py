@@ -34,17 +34,18 @@ def write_archive(path: str | os.PathLike[str], header: Header, arrays: Arrays) 
         for name, array in arrays.items():
             content = io.BytesIO()
             npy.write_array(content, array, version=(1, 0), allow_pickle=False)
-            write_member(archive, f"{name}.npy", content.getbuffer(), checksum)
+            # not getbuffer(), after which Python 3.12.1 crashes if the disk is full
+            write_member(archive, f"{name}.npy", content.getvalue(), checksum)
         archive.comment = checksum.hexdigest().encode()
 
 
-def write_member(archive: zipfile.ZipFile, name: str, content: bytes | memoryview, checksum: Any) -> None:
+def write_member(archive: zipfile.ZipFile, name: str, content: bytes, checksum: Any) -> None:
     """Append a member to an archive and its checksum."""
     archive.writestr(zipfile.ZipInfo(name), content)  # without the time
     add_member(checksum, name, content)
 
 
-def add_member(checksum: Any, name: str, content: bytes | memoryview) -> None:
+def add_member(checksum: Any, name: str, content: bytes) -> None:
     """Add the name and the content of a member to the checksum of an archive."""
     checksum.update(name.encode() + hashlib.sha256(content).digest())
 
