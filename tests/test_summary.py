@@ -29,7 +29,7 @@ def test_summary_of_a_fit_has_its_numbers(noisy):
     assert f"converged: {noisy.status_}" in text
     assert f"iterations {noisy.n_iter_};" in text
     assert f"median {np.median(angles):.2g} degrees, largest {np.max(angles):.2g};" in text
-    assert "estimated from the variation between samples" in text
+    assert "estimated by fits to parts of the samples" in text
     assert f"{100 * np.mean(noisy.density_):.3g} % are not zero" in text
     assert f"standard deviation {noisy.noise_std_:.2g}" in text
     assert "... and 4 more" in text

@@ -93,7 +93,7 @@ def describe_source(model: Any) -> str:
         return ""
     if np.nanmax(errors) < EXACT:
         return "determined by the samples in which a code is zero"
-    return "estimated from the variation between samples"
+    return "estimated by fits to parts of the samples"
 
 
 def describe_size(model: Any) -> str:

@@ -242,7 +242,7 @@ def export(model: Model, output: Rows, force: Force = False) -> None:
 
 @command
 def demo(output: Page = Path("elldict-demo.html"), force: Force = False, quiet: Quiet = False) -> None:
-    """Write a page with three short studies; takes half a minute, and needs no data."""
+    """Write a page with three short studies; takes some seconds, and needs no data."""
     check_output(output, [], force=force)
     from elldict.progress import show_progress  # noqa: PLC0415
     from elldict.report.demo import make_demo  # noqa: PLC0415

@@ -57,7 +57,7 @@ class Separation:
 
 
 def make_demo(show: Show = lambda _: None) -> str:
-    """Compute the studies and make the page; takes about half a minute."""
+    """Compute the studies and make the page; takes some seconds."""
     began = time.perf_counter()
     show("recovering simulated components")
     pairs = [recover(noise) for noise in NOISE]
