@@ -72,12 +72,12 @@ class Distribution:
 
         def compute(Z: Array) -> Array:
             c = np.sqrt(np.sum(Z * Z, axis=1, keepdims=True) + median) if median else np.ones((len(Z), 1))
-            return np.asarray(Z + c * shift(self.density, Z / c, np.minimum(noise / c, largest)))
+            return np.asarray(Z + c * compute_shift(self.density, Z / c, np.minimum(noise / c, largest)))
 
         return compute
 
 
-def shift(density: Density | SpikeSlab, Z: Array, noise: Array) -> Array:
+def compute_shift(density: Density | SpikeSlab, Z: Array, noise: Array) -> Array:
     """Compute s^2 (log q)'(z), limited, because a fitted density q may vary within the noise.
 
     A zero-mean code is moved towards zero, at most as far as there; another one by its size or by s at most.

@@ -224,8 +224,8 @@ class LpEstimator(FittedModel):
         self._name_components(*(convert_like(array, X, precision) for array in (unmixing, mixing, result.mean)))
         self.n_components_ = len(unmixing)
         if samples is not None:
-            rounding, without = ROUNDING[precision], describe_codes(result.corruption, ROUNDING[precision])
-            spike_slab = without or fit_spike_slab(*read_codes(samples, unmixing, result.mean), rounding)
+            rounding, codes = ROUNDING[precision], read_codes(samples, unmixing, result.mean)
+            spike_slab = describe_codes(result.corruption, rounding) or fit_spike_slab(*codes, rounding)
             self.density_ = convert_like(spike_slab.density, X, precision)
             self.scale_ = convert_like(spike_slab.scale, X, precision)
             self.noise_std_ = spike_slab.noise_std

@@ -43,6 +43,7 @@ class Order:
     squares: Array  # (r,) their squared norms
     group: Index  # (r,) label of the distinct sample: equal samples share one
     weights: Weights = None  # (r,)
+    least: float = 0.0  # squared norm up to which samples are left out
     is_drawn: bool = False  # whether there are other samples
 
     @property
@@ -69,7 +70,7 @@ class Order:
     def keep(self, some: slice | Mask | Index) -> Order:
         """Keep some of the samples."""
         weights = None if self.weights is None else self.weights[some]
-        return Order(self.index[some], self.squares[some], self.group[some], weights, self.is_drawn)
+        return Order(self.index[some], self.squares[some], self.group[some], weights, self.least, self.is_drawn)
 
     def assign_parts(self, n_parts: int) -> Index:
         """Assign samples to parts in turn, and equal samples to the same part."""
@@ -122,20 +123,21 @@ def find_order(samples: Samples) -> Order:
     squares = map_rows(samples, lambda rows: np.vecdot(rows, rows))
     index = np.argsort(squares, kind="stable")
     squares = squares[index]
-    first = np.searchsorted(squares, find_least(squares, samples.weights, index), side="right")
+    least = find_least(squares, samples.weights, index)
+    first = np.searchsorted(squares, least, side="right")
     index, squares = index[first:], squares[first:]
     distinct = np.diff(squares) > EQUAL * squares[1:]
     if not np.all(distinct):
         tied = np.flatnonzero(~(np.r_[True, distinct] & np.r_[distinct, True]))
         class_of_norm = np.cumsum(np.r_[0, distinct])[tied]
-        least = squares[max(0, len(squares) - LARGEST)] * (1 - EQUAL)
-        fourth = measure_fourth(samples, index[tied], index[squares >= least])
+        large = squares >= squares[max(0, len(squares) - LARGEST)] * (1 - EQUAL)
+        fourth = measure_fourth(samples, index[tied], index[large])
         again = np.lexsort((fourth, class_of_norm))
         index[tied], squares[tied], fourth = index[tied[again]], squares[tied[again]], fourth[again]
         inner = np.flatnonzero(np.diff(class_of_norm) == 0)
         distinct[tied[inner]] = fourth[inner + 1] - fourth[inner] > EQUAL * np.abs(fourth[inner + 1])
     weights = None if samples.weights is None else samples.weights[index]
-    return Order(index, squares, np.cumsum(np.r_[0, distinct]), weights)
+    return Order(index, squares, np.cumsum(np.r_[0, distinct]), weights, least)
 
 
 def draw_positions(n_samples: int) -> Index:

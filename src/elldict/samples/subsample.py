@@ -160,15 +160,23 @@ def gather_all(
 ) -> Subset:
     """Collect all samples by their position, to be read in every pass; every other is in the second half.
 
-    Those of an order are used for second derivatives; without one there are none. A `model` will need norms.
+    With an order, small samples are left out as there, and its samples are used for second derivatives. A `model` will
+    need norms.
     """
     r, white, squares = samples.shape[0], whiten_samples(samples, whitening), np.zeros(0)
     half: Any = np.zeros(r, dtype=np.int8)
     half[1::2] = 1
-    few = hold(white.take(np.arange(0))) if order is None else read_few(samples, whitening, order)
+    if order is None:
+        return Subset(samples, hold(white.take(np.arange(0))), whitening, half, squares, moments)
+    least, few = order.least, read_few(samples, whitening, order)
     if model is not None:
         squares = map_rows(white, lambda rows: np.vecdot(rows, rows))
-    return Subset(samples, few, whitening, half, squares, moments)
+    kept = white.map(lambda rows, start: np.vecdot(rows, rows) > least, np.empty(r, dtype=bool))  # noqa: ARG005
+    if np.all(kept):
+        return Subset(samples, few, whitening, half, squares, moments)
+    weights = kept.astype(np.float64) if samples.weights is None else kept * samples.weights
+    subset = Subset(replace_weights(samples, weights), few, whitening, half, squares, moments)
+    return replace(subset, moments=compute_second_moments(subset.white))
 
 
 def read_few(samples: Samples, whitening: Whitening, order: Order) -> ArraySamples:
