@@ -14,7 +14,6 @@ from numpydoc.validate import validate
 import elldict
 
 ROOT = Path(elldict.__file__).parent
-OLD = ROOT / "_old"
 TESTS = Path(__file__).parent
 
 LAYERS = [  # a module imports from its own layer and from those before it
@@ -41,8 +40,7 @@ MOST_CONSTANTS = 88
 
 
 def find_sources():
-    """Files of the new package."""
-    return [path for path in sorted(ROOT.rglob("*.py")) if not path.is_relative_to(OLD)]
+    return sorted(ROOT.rglob("*.py"))
 
 
 def list_imports(node, *, only_at_import=False):
@@ -64,17 +62,6 @@ def is_function(node):
 
 def is_for_types(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-
-
-def names_the_old_package(path):
-    source = path.read_text(encoding="utf-8")
-    imported = any(f"{name}.".startswith("elldict._old.") for name in list_imports(ast.parse(source)))
-    return imported or "elldict._old" in source  # a name that is imported as a string
-
-
-@pytest.mark.parametrize("path", find_sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_new_module_does_not_know_the_old_package(path):
-    assert not names_the_old_package(path)
 
 
 def find_core():
@@ -130,18 +117,8 @@ def list_constants(path):
             yield from (name for name in names if name.isupper())
 
 
-def test_new_tests_know_the_old_package_through_experiments_only():
-    for path in sorted(TESTS.rglob("*.py")):
-        if path.is_relative_to(TESTS / "_old") or path == Path(__file__):
-            continue
-        imported = set(list_imports(ast.parse(path.read_text(encoding="utf-8"))))
-        of_experiments = any(name.split(".")[0] == "experiments" for name in imported)
-        assert of_experiments or not any(f"{name}.".startswith("elldict._old.") for name in imported), path
-        assert not any(f"{name}.".startswith("tests._old.") for name in imported), path
-
-
 @pytest.mark.parametrize("path", find_sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_new_module_imports_no_optional_dependency_before_it_is_needed(path):
+def test_module_imports_no_optional_dependency_before_it_is_needed(path):
     project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     required = {requirement.split(">")[0].replace("-", "_") for requirement in project["dependencies"]}
     known = {*sys.stdlib_module_names, *required, "sklearn", "elldict"}
@@ -151,7 +128,7 @@ def test_new_module_imports_no_optional_dependency_before_it_is_needed(path):
 
 def test_the_package_does_not_know_the_experiments():
     """They are not installed with it."""
-    for path in (*find_sources(), *OLD.rglob("*.py")):
+    for path in find_sources():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

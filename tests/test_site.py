@@ -129,7 +129,6 @@ def test_pages_and_examples_use_existing_parameters_and_options():
     known = set(re.findall(option, (ROOT / "tests" / "public_surface.txt").read_text(encoding="utf-8")))
     for page in [*tables.list_pages(), *(ROOT / "examples").glob("*.py")]:
         text = page.read_text(encoding="utf-8")
-        assert "elldict._old" not in text, page.name
         for name, arguments in re.findall(r"\b(LpDictionaryLearning|LpICA)\(([^()]*)\)", text):
             parameters = inspect.signature(getattr(elldict, name)).parameters
             assert set(re.findall(r"\b(\w+)=", arguments)) <= set(parameters), f"{page.name}: {name}({arguments})"

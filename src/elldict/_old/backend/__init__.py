@@ -1,1 +1,0 @@
-"""Array libraries and devices: all that differs between them, and nothing else."""

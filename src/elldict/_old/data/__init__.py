@@ -1,1 +1,0 @@
-"""Where samples are stored, and one pass over them."""

@@ -1,1 +1,0 @@
-"""Error bars: how far atoms may be off, and why."""

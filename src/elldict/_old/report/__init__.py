@@ -1,1 +1,0 @@
-"""Plots and pages about results: compute, draw, render. Needs the extra ``demo``."""

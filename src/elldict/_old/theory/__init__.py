@@ -1,1 +1,0 @@
-"""Error bars in closed form; what users can ask is `elldict.theory`."""

@@ -1,1 +1,0 @@
-"""Tests of the package as it was before it was written again."""
