@@ -46,15 +46,15 @@ def test_fits_that_overlap_restore_the_number_whoever_ends_last(order, library):
 
 
 def test_interrupted_fit_restores_the_number(library, monkeypatch):
-    real, calls = blas._settle, []
+    real, calls = blas.set_counts, []
 
-    def interrupt(fit):
-        real(fit)
-        calls.append(fit)
+    def interrupt(libraries, counts):
+        real(libraries, counts)
+        calls.append(counts)
         if len(calls) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(blas, "_settle", interrupt)
+    monkeypatch.setattr(blas, "set_counts", interrupt)
     with pytest.raises(KeyboardInterrupt), blas.one_blas_thread():
         pass
     assert library.num_threads == 4
@@ -63,7 +63,7 @@ def test_interrupted_fit_restores_the_number(library, monkeypatch):
 def test_fault_23_fits_in_eight_threads_equal_serial_ones():
     blocks = [draw("laplace", 600, 4, seed) for seed in range(8)]
     serial = [LpICA(error_bars=False).fit(X).components_ for X in blocks]
-    before = blas._read(blas.SHARED)
+    before = blas.read_counts(blas.SHARED)
     found = {}
 
     def work(number):
@@ -76,18 +76,18 @@ def test_fault_23_fits_in_eight_threads_equal_serial_ones():
         thread.join(60)
     for number in range(8):
         np.testing.assert_array_equal(found[number], serial[number])
-    assert blas._read(blas.SHARED) == before
+    assert blas.read_counts(blas.SHARED) == before
 
 
 FORK = """
 import os, sys, threading, time
 import numpy as np
-from elldict.blas import SHARED, _read
+from elldict.blas import SHARED, read_counts
 from elldict import LpICA
 
 X = np.random.default_rng(0).laplace(size=(600, 4))
 expected = LpICA(error_bars=False).fit(X).components_
-before, stop = _read(SHARED), threading.Event()
+before, stop = read_counts(SHARED), threading.Event()
 
 def work():
     while not stop.is_set():
@@ -108,7 +108,7 @@ for _ in range(8):
 stop.set()
 for thread in threads:
     thread.join()
-assert _read(SHARED) == before
+assert read_counts(SHARED) == before
 """
 
 

@@ -95,12 +95,6 @@ class Device:
 class DeviceSamples(ArraySamples):
     """Rows of an array on a device, where blocks are visited."""
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of the samples: single if they are stored in half or single precision, otherwise double."""
-        is_single = str(self.X.tensor.dtype).endswith(("float16", "float32"))  # bfloat16, too
-        return np.dtype(np.float32 if is_single else np.float64)
-
     def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block, along a fixed tree."""
         device: Device = self.X.device
@@ -109,11 +103,16 @@ class DeviceSamples(ArraySamples):
 
     def read(self, start: int, stop: int) -> Any:
         """Return consecutive samples."""
-        return self.X[start:stop].astype(self.dtype, copy=False)
+        return self._convert(self.X[start:stop])
 
     def take(self, index: Index) -> Any:
         """Return the samples of an index, in its order."""
-        return self.X[index].astype(self.dtype, copy=False)
+        return self._convert(self.X[index])
+
+    def _convert(self, rows: Any) -> Any:
+        """Convert half to single precision, and what is not a floating-point number to double."""
+        is_single = str(rows.tensor.dtype).endswith(("float16", "float32"))  # bfloat16, too
+        return rows.astype(np.dtype(np.float32 if is_single else np.float64), copy=False)
 
 
 class StreamedSamples(LocalSamples):
@@ -121,12 +120,7 @@ class StreamedSamples(LocalSamples):
 
     def __init__(self, samples: FileSamples, device: Device) -> None:
         self.samples, self.device = samples, device
-        self.n_threads, self.weights, self.dtype = 1, samples.weights, samples.dtype
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of samples and of features."""
-        return self.samples.shape
+        self.n_threads, self.weights, self.shape, self.dtype = 1, samples.weights, samples.shape, samples.dtype
 
     def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block, along a fixed tree."""

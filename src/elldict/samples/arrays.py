@@ -15,19 +15,9 @@ class ArraySamples(LocalSamples):
     """Rows of a real array, which is never written to; those of other libraries are converted by block."""
 
     def __init__(self, X: Any, n_threads: int = 1, weights: Weights = None) -> None:
-        self.X = X
-        self.n_threads = n_threads
-        self.weights = weights
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of samples and of features."""
-        return int(self.X.shape[0]), int(self.X.shape[1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of the samples: single if they are stored in half or single precision, otherwise double."""
-        return to_numpy(self.X[:1, :]).dtype
+        self.X, self.n_threads, self.weights = X, n_threads, weights
+        self.shape = int(X.shape[0]), int(X.shape[1])
+        self.dtype = self.read(0, 1).dtype
 
     def read(self, start: int, stop: int) -> Array:
         """Return consecutive samples."""
@@ -52,16 +42,9 @@ class SelectedSamples:
     """Some of the samples, selected when they are read, with weights of their own."""
 
     def __init__(self, samples: Samples, index: Index, weights: Weights = None) -> None:
-        self.samples = samples
-        self.index = index
-        self.weights = weights
-        self.n_threads = samples.n_threads
-        self.dtype = samples.dtype
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of samples and of features."""
-        return len(self.index), self.samples.shape[1]
+        self.samples, self.index, self.weights = samples, index, weights
+        self.shape = len(index), samples.shape[1]
+        self.dtype, self.n_threads = samples.dtype, samples.n_threads
 
     def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block, along a fixed tree."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -43,21 +43,10 @@ It may be sent to another process: it holds what it needs, but no samples, and c
 class Samples(Protocol):
     """Samples as rows, processed block by block in single or double precision."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of samples and of features."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of the samples: float32 or float64."""
-
-    @property
-    def weights(self) -> Weights:
-        """Weights (r,) of the samples; None if all are one."""
-
-    @property
-    def n_threads(self) -> int:
-        """Number of threads that visit blocks in parallel."""
+    shape: tuple[int, int]  # number of samples and of features
+    dtype: np.dtype[Any]  # float32 or float64
+    weights: Weights
+    n_threads: int  # that visit blocks in parallel
 
     def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block of all samples, or of those of an index, along a fixed tree."""
@@ -72,13 +61,9 @@ class Samples(Protocol):
 class LocalSamples(ABC):
     """Samples whose blocks are read and visited in this process."""
 
+    shape: tuple[int, int]
     n_threads: int
     block_numbers: int | None = None  # entries per block; None: as many as suit a CPU
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """Number of samples and of features."""
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Array:
@@ -110,29 +95,15 @@ class LocalSamples(ABC):
         return out
 
 
-@dataclass(frozen=True)
 class MappedSamples:
     """Samples to which a function is applied when they are read: rows (b, k) of rows (b, n) and their positions."""
 
-    samples: Samples
-    function: Callable[[Array, slice | Index], Array]
-    n_features: int
-    weights: Weights
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of samples and of features."""
-        return self.samples.shape[0], self.n_features
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of the samples."""
-        return self.samples.dtype
-
-    @property
-    def n_threads(self) -> int:
-        """Number of threads that visit blocks in parallel."""
-        return self.samples.n_threads
+    def __init__(
+        self, samples: Samples, function: Callable[[Array, slice | Index], Array], n_features: int, weights: Weights
+    ) -> None:
+        self.samples, self.function, self.weights = samples, function, weights
+        self.shape = samples.shape[0], n_features
+        self.dtype, self.n_threads = samples.dtype, samples.n_threads
 
     def sum(self, visit: Visit[S], index: Index | None = None) -> S:
         """Sum the results of a visit to each block."""

@@ -55,7 +55,7 @@ class FileSamples(LocalSamples):
         check_matrix(rows, source)
         self.rows, self.source, self.origins = rows, source, tuple(origins)
         self.feature_names = None if names is None else list(names)
-        self.n_samples, self.n_features = map(int, rows.shape)
+        self.shape = self.n_samples, self.n_features = int(rows.shape[0]), int(rows.shape[1])
         self.dtype = choose_precision(rows.dtype)
         self.n_threads = 1
         self.weights: Weights = None
@@ -64,11 +64,6 @@ class FileSamples(LocalSamples):
         self._stamp = stamp(self._watched)
         chunks = getattr(rows, "chunks", None)
         self._chunk = 1 if chunks is None else int(chunks[0])  # rows that are stored together
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of samples and of features."""
-        return self.n_samples, self.n_features
 
     @property
     def columns(self) -> Any:
