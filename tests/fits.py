@@ -5,9 +5,11 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from elldict.fit import Options, fit
+from elldict.atoms import Options
+from elldict.fit import fit
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.subsample import Subset
+from elldict.samples.whitening import Whitening
 from elldict.solver.kernels import find_bins
 
 DENSITY, NOISE = 0.3, 0.1
@@ -34,6 +36,11 @@ def draw_loadings(p=300, k=4, seed=0, noise=0.1):
 
 def draw(law, r, n, seed=0):
     return DRAW[law](np.random.default_rng(seed), (r, n))
+
+
+def keep_coordinates(n, moments):
+    """Take samples of these moments as they are."""
+    return Whitening(np.zeros(n), np.eye(n), np.eye(n), moments, False, 1.0, n, 1.0, is_scaling=True)
 
 
 def make_subset(X, weights=None, some=slice(None)):

@@ -7,7 +7,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from elldict.fit import Options, fit
+from elldict.atoms import Options
+from elldict.fit import fit
 from elldict.samples.arrays import ArraySamples, scale_weights
 from elldict.samples.order import find_order
 from elldict.solver.climb import Reason
@@ -30,7 +31,7 @@ def test_whitened_fit_keeps_densities_as_wide_as_whitening_blurs_codes():
     # second moments are off by 1 / sqrt(r) for each of k codes
     X = draw("sparse", 1500, 6) @ draw_atoms(6)
     blur = math.sqrt(6 / 1500)
-    whitened, raw = run(X, whiten=True), run(X)
+    whitened, raw = run(X, whiten=True, orthogonal=True), run(X)
     assert np.min(whitened.state.blur) >= blur * (1 - 1e-9)
     assert np.min(whitened.state.objective.narrowest) >= blur * (1 - 1e-9)
     assert np.max(raw.state.blur) < 1e-9

@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent
 LAYERS = [  # a module imports from its own layer and from those before it
     {"exceptions", "datasets", "metrics", "theory", "samples", "gpu", "atomic", "archive", "blas"},
     {"solver", "corruption"},
-    {"errors", "warnings", "result"},
+    {"atoms", "errors", "warnings", "result"},
     {"fit"},
     {"history", "validation"},
     {"denoising", "progress", "checkpoint"},
@@ -29,7 +29,7 @@ LAYERS = [  # a module imports from its own layer and from those before it
     {"replication"},
     {"cli", "__main__", "__init__"},
 ]
-CORE = ("samples", "solver", "errors", "fit.py", "result.py", "warnings.py")
+CORE = ("samples", "solver", "errors", "atoms.py", "fit.py", "result.py", "warnings.py")
 ESTIMATORS = ["dictionary_learning", "estimator", "fitted", "ica", "validation", "transform"]
 FILES = [ROOT / "samples" / f"{name}.py" for name in ("files", "formats", "open", "output", "tables")]
 """What no fit of an array enters; opened with it, because estimators accept names of files."""

@@ -20,10 +20,10 @@ import elldict
 from elldict import LpDictionaryLearning, LpICA
 from elldict import checkpoint as checkpoints
 from elldict.archive import read_archive, write_archive
+from elldict.atoms import Options
 from elldict.checkpoint import Checkpoint, CheckpointError, Place, decode, encode, unpack
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import NoCheckpointWarning
-from elldict.fit import Options
 from elldict.history import Recorder
 from elldict.solver.climb import Reason, State
 from elldict.solver.density import Density

@@ -9,7 +9,7 @@ from scipy.linalg import expm
 from elldict.samples.arrays import ArraySamples
 from elldict.solver.climb import NewtonAscent, PowerAscent, Reason, State, climb, measure_length
 from elldict.solver.density import Density
-from elldict.solver.evaluate import LEAST_CURVATURE, Angles, compute_gradient, evaluate
+from elldict.solver.evaluate import LEAST_CURVATURE, Angles, compute_blur, compute_gradient, evaluate
 from elldict.solver.objectives import FixedFunction, Lp, SignedLp, SmoothNorm
 from elldict.solver.starts import find_start
 from elldict.solver.steps import (
@@ -177,13 +177,16 @@ def test_compute_blur_adds_up_what_other_codes_leak_into_a_code():
     Z = rng.standard_normal((200_000, 3)) * [1.0, 2.0, 5.0]
     angles = np.array([[0, 0.01, 0.02], [-0.01, 0, 0.03], [-0.02, -0.03, 0]])
     zeros = np.zeros((3, 3))
-    at = Angles(0.0, zeros, np.ones((3, 3)), zeros)
-    leaked = np.std(Z @ angles.T, axis=0) / np.std(Z, axis=0)
-    np.testing.assert_allclose(at.compute_blur(np.var(Z, axis=0), angles, 1.0, 1.0), leaked, rtol=0.02)
-    np.testing.assert_allclose(at.compute_blur(np.var(Z, axis=0), angles, 2.0, 1.0), 2 * leaked, rtol=0.02)
+    leaked, variances = np.std(Z @ angles.T, axis=0) / np.std(Z, axis=0), np.var(Z, axis=0)
+    np.testing.assert_allclose(compute_blur(angles, zeros, variances, 1.0, 1.0), leaked, rtol=0.02)
+    np.testing.assert_allclose(compute_blur(angles, zeros, variances, 2.0, 1.0), 2 * leaked, rtol=0.02)
     # the standard error of an angle is that of its slope over its curvature
-    by_error = Angles(0.0, zeros, np.full((3, 3), 4.0), (4 * angles) ** 2)
-    np.testing.assert_allclose(by_error.compute_blur(np.var(Z, axis=0), zeros, 1.0, 0.5), leaked / 2, rtol=0.02)
+    by_error = Angles(0.0, zeros, np.full((3, 3), 4.0), (4 * angles) ** 2).error_variance
+    np.testing.assert_allclose(compute_blur(zeros, by_error, variances, 1.0, 0.5), leaked / 2, rtol=0.02)
+    # a constant is a code of size one
+    with_constant = np.column_stack([zeros, [0.1, 0.2, 0.3]])
+    blur = compute_blur(with_constant, 0 * with_constant, variances, 1.0, 1.0)
+    np.testing.assert_allclose(blur, [0.1, 0.2, 0.3] / np.sqrt(variances), rtol=1e-12)
 
 
 def test_compute_gradient_of_weighted_samples_sums_each_with_its_weight():
@@ -246,11 +249,12 @@ def test_solve_two_loops_equals_the_dense_update_of_broyden_fletcher_goldfarb_an
         left = np.eye(6) - np.outer(s, y) / (s @ y)
         inverse = left @ inverse @ left.T + np.outer(s, s) / (s @ y)
     slope = rng.standard_normal(6)
-    found = solve_two_loops(spread(slope), curvature, tuple(pairs))
+    found = solve_two_loops(make_angles(spread(slope), curvature), tuple(pairs))
     np.testing.assert_allclose(found, spread(inverse @ slope), atol=1e-12)
     np.testing.assert_allclose(found, -found.T, atol=1e-14)
     # the secant condition: the last change of the slope gives back the last step
-    np.testing.assert_allclose(solve_two_loops(pairs[-1][1], curvature, tuple(pairs)), pairs[-1][0], atol=1e-12)
+    again = solve_two_loops(make_angles(pairs[-1][1], curvature), tuple(pairs))
+    np.testing.assert_allclose(again, pairs[-1][0], atol=1e-12)
 
 
 def test_quasi_newton_remembers_only_steps_along_which_the_slope_falls():
@@ -290,7 +294,8 @@ def test_quasi_newton_step_that_rises_only_beyond_its_limit_is_replaced():
     angles[1, 0], angles[2, 0] = 50.0, -0.4
     slope, angles = slope - slope.T, angles - angles.T
     pair = (angles, slope, float(np.sum(angles * slope)))
-    np.testing.assert_allclose(solve_two_loops(slope, curvature, (pair,)), angles, atol=1e-12)  # secant condition
+    secant = solve_two_loops(make_angles(slope, curvature), (pair,))
+    np.testing.assert_allclose(secant, angles, atol=1e-12)
     assert np.sum(angles * slope) > 0 > np.sum(limit(angles) * slope)
     step, A = QuasiNewton(pairs=(pair,)).take(np.eye(3), make_angles(slope, curvature))
     assert np.sum(step.last.angles * slope) > 0

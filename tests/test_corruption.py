@@ -11,12 +11,13 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from elldict import LpDictionaryLearning, LpICA
+from elldict.atoms import Options
 from elldict.corruption.climb import find_angles, sum_slopes
 from elldict.corruption.messages import begin, exchange, explain
 from elldict.corruption.prior import Mixture, Prior
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.exceptions import CorruptedEntriesWarning
-from elldict.fit import Options, fit
+from elldict.fit import fit
 from elldict.metrics import recovery_error
 from elldict.model_file import load
 from elldict.samples.arrays import ArraySamples

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from elldict.atoms import Options
 from elldict.errors.exact import find_exact
 from elldict.errors.splits import (
     BLOCKS,
@@ -15,7 +16,7 @@ from elldict.errors.splits import (
     match,
     share_samples,
 )
-from elldict.fit import Options, fit
+from elldict.fit import fit
 from elldict.samples.arrays import ArraySamples
 from tests.fits import draw_atoms
 
@@ -178,12 +179,19 @@ def test_find_exact_needs_more_zeros_than_any_atom_has():
 
 
 @pytest.mark.parametrize(
-    ("noise", "whiten", "is_exact"), [(0.0, False, True), (1e-6, False, False), (0.0, True, False)]
+    ("noise", "options", "is_exact"),
+    [
+        (0.0, {}, True),
+        (1e-6, {}, False),
+        (0.0, {"whiten": True, "center": True}, True),
+        (0.0, {"whiten": True, "center": True, "orthogonal": True}, False),
+        (1e-6, {"whiten": True, "center": True}, False),
+    ],
 )
-def test_fit_states_exact_recovery_without_noise_and_without_whitening_only(noise, whiten, is_exact):
+def test_fit_states_exact_recovery_without_noise_and_whitening_errors_only(noise, options, is_exact):
     A = draw_atoms(M)
     X = (draw_sparse(1500) / np.linspace(0.5, 2, M) + noise * np.random.default_rng(1).standard_normal((1500, M))) @ A
-    result = fit(ArraySamples(X), Options(whiten=whiten, center=whiten))
+    result = fit(ArraySamples(X), Options(**options))
     assert result.is_exact == is_exact
     assert result.has_replicates != is_exact
     error = 1 - np.mean(np.max((A @ result.mixing / np.linalg.norm(result.mixing, axis=0)) ** 4, axis=1))

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elldict.fit import Options, fit
+from elldict.atoms import Options
+from elldict.fit import fit
 from elldict.samples.arrays import ArraySamples
 from elldict.solver import kernels
 from elldict.solver.density import get_grid
@@ -117,7 +118,8 @@ ORDERS = ["by atom", "by sample", "part of larger ones", "every other", "atoms r
 SCRIPT = """
 import json
 import numpy as np
-from elldict.fit import Options, fit
+from elldict.atoms import Options
+from elldict.fit import fit
 from elldict.samples.arrays import ArraySamples
 from elldict.solver import kernels
 X = np.random.default_rng(0).laplace(size=(600, 4)) @ np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]

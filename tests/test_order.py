@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from elldict.fit import Options, fit
+from elldict.atoms import Options
+from elldict.fit import fit
 from elldict.metrics import recovery_error
 from elldict.samples import order as order_module
 from elldict.samples import subsample
@@ -14,18 +15,13 @@ from elldict.samples.base import MappedSamples
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import find_order, map_rows, sum_fourth_moments
 from elldict.samples.statistics import compute_statistics
-from elldict.samples.subsample import FEWEST, PER_DIRECTION, choose_strides, compute_second_moments, gather
-from elldict.samples.whitening import Whitening, make_whitening, whiten_samples
-from tests.fits import DRAW, draw_atoms
+from elldict.samples.subsample import FEWEST, PER_DIRECTION, choose_strides, gather
+from elldict.samples.whitening import make_whitening, whiten_samples
+from tests.fits import DRAW, draw_atoms, keep_coordinates
 
 
 def order_rows(X, weights=None):
     return find_order(ArraySamples(X, weights=weights))
-
-
-def leave_as_they_are(n):
-    """Coordinates of raw samples."""
-    return Whitening(np.zeros(n), np.eye(n), np.eye(n), False, 1.0, n, 1.0, is_scaling=True)
 
 
 def make_rows(r, n, seed=0):
@@ -194,7 +190,7 @@ def test_keep_takes_a_mask_a_slice_or_an_index():
 def test_gather_reads_samples_in_their_order_with_alternating_halves():
     X = make_rows(200, 3)
     order = order_rows(X).thin_out(3)
-    subset = gather(ArraySamples(X), leave_as_they_are(3), order, X.T @ X / 200)
+    subset = gather(ArraySamples(X), keep_coordinates(3, X.T @ X / 200), order)
     np.testing.assert_array_equal(subset.samples.X, X[order.index])
     np.testing.assert_array_equal(subset.half, np.arange(len(order.index)) % 2)
     np.testing.assert_array_equal(subset.squares, order.squares)
@@ -204,7 +200,7 @@ def test_gather_reads_samples_in_their_order_with_alternating_halves():
 def find_few(X, weights=None, stride=1):
     """Gather every s-th sample in their own coordinates: those for second derivatives, and their weights."""
     n, order = X.shape[1], order_rows(X, weights)
-    few = gather(ArraySamples(X, weights=weights), leave_as_they_are(n), order.thin_out(stride), np.eye(n)).few
+    few = gather(ArraySamples(X, weights=weights), keep_coordinates(n, np.eye(n)), order.thin_out(stride)).few
     return few.X, few.weights
 
 
@@ -260,18 +256,17 @@ def test_gather_encodes_few_samples_like_the_others(dtype, weighted, normalized)
 
 def test_gather_of_all_samples_has_the_moments_that_are_known():
     X = make_rows(200, 3)
-    moments = np.diag([1.0, 2.0, 3.0])
+    whitening = keep_coordinates(3, np.diag([1.0, 2.0, 3.0]))
     order = order_rows(X)
-    assert gather(ArraySamples(X), leave_as_they_are(3), order, moments).moments is moments
-    assert gather(ArraySamples(X), leave_as_they_are(3), order.thin_out(2), moments).moments is not moments
+    assert gather(ArraySamples(X), whitening, order).moments is whitening.moments
+    assert gather(ArraySamples(X), whitening, order.thin_out(2)).moments is not whitening.moments
 
 
 def collect(samples, stride=1, **options):
     """Gather every s-th sample in the order of white ones."""
     whitening = make_whitening(compute_statistics(samples), **{"center": False, "whiten": True, **options})
-    white = whiten_samples(samples, whitening)
-    order = find_order(white).thin_out(stride)
-    return gather(samples, whitening, order, compute_second_moments(white)), order, whitening
+    order = find_order(whiten_samples(samples, whitening)).thin_out(stride)
+    return gather(samples, whitening, order), order, whitening
 
 
 def test_gather_encodes_samples_with_the_standard_deviation_of_their_codes():
@@ -476,7 +471,7 @@ def test_gather_of_weighted_samples_has_the_moments_of_copies():
     order = order_rows(X, w)
     for thin in (order, order.thin_out(4)):
         each = np.repeat(X[thin.index], thin.weights.astype(int), axis=0)
-        subset = gather(ArraySamples(X, weights=w), leave_as_they_are(3), thin, each.T @ each / len(each))
+        subset = gather(ArraySamples(X, weights=w), keep_coordinates(3, each.T @ each / len(each)), thin)
         np.testing.assert_array_equal(subset.samples.X, X[thin.index])
         np.testing.assert_array_equal(subset.samples.weights, thin.weights)
         np.testing.assert_allclose(subset.moments, each.T @ each / len(each), atol=1e-13)

@@ -195,7 +195,7 @@ def test_samples_are_never_written_to(X):
     before = Y.copy()
     whitening, white = whiten(Y)
     white.sum(lambda rows, start: np.sum(np.multiply(rows, 2, out=rows)))  # a visit may use its rows as it likes
-    gather(ArraySamples(Y), whitening, find_order(ArraySamples(Y)), np.eye(N_FEATURES)).encode(np.eye(N_FEATURES))
+    gather(ArraySamples(Y), whitening, find_order(ArraySamples(Y))).encode(np.eye(N_FEATURES))
     np.testing.assert_array_equal(Y, before)
 
 

@@ -10,7 +10,6 @@ from elldict.samples.arrays import ArraySamples
 from elldict.samples.normalization import Normalization
 from elldict.samples.order import find_order
 from elldict.samples.subsample import compute_second_moments, gather
-from elldict.samples.whitening import Whitening
 from elldict.solver.climb import State
 from elldict.solver.density import Density
 from elldict.solver.objectives import SignedLp, SmoothNorm
@@ -27,7 +26,7 @@ from elldict.solver.select import (
     list_pilots,
 )
 from tests import fits
-from tests.fits import draw_atoms, share
+from tests.fits import draw_atoms, keep_coordinates, share
 
 N = 6
 
@@ -44,9 +43,8 @@ def draw(law, r, n=N, seed=0):
 
 def make_gather(samples):
     """Make a function that collects the samples of an order, in their own coordinates."""
-    n, moments = samples.shape[1], compute_second_moments(samples)
-    whitening = Whitening(np.zeros(n), np.eye(n), np.eye(n), False, 1.0, n, 1.0, is_scaling=True)
-    return lambda order: gather(samples, whitening, order, moments)
+    whitening = keep_coordinates(samples.shape[1], compute_second_moments(samples))
+    return lambda order: gather(samples, whitening, order)
 
 
 def prepare(X, weights=None):

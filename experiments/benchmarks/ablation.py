@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from elldict import fit as core
+from elldict import atoms as core
 from elldict.metrics import match_atoms
 from elldict.samples.arrays import ArraySamples
 from elldict.solver import density, select, steps

@@ -33,7 +33,7 @@ Cell = dict[str, Any]
 Row = dict[str, Any]
 """A cell, the values that were measured, and how they were made."""
 
-SOURCES = ("samples", "solver", "errors", "fit.py")
+SOURCES = ("samples", "solver", "errors", "atoms.py", "fit.py")
 """Parts of the package on which errors and times of fits depend, besides the compiled kernels."""
 
 EXACT = 1e-9

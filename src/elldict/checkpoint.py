@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 import elldict
 from elldict.archive import Arrays, Header, read_archive, write_archive
 from elldict.atomic import refuse_special
+from elldict.atoms import Options
 from elldict.exceptions import FileContentError
-from elldict.fit import Options
 from elldict.history import Iteration, Recorder
 from elldict.samples.base import Array, Samples
 from elldict.samples.normalization import Normalization

@@ -36,7 +36,7 @@ class Distribution:
         """Return the distribution of codes multiplied by a factor."""
         if self.normalization is None:
             return Distribution(self.density.rescale(factor))
-        return Distribution(self.density, Normalization(self.normalization.median * factor**2))
+        return Distribution(self.density, self.normalization.rescale(factor))
 
     def make_log_likelihood(self, unmixing: Array) -> Rule:
         """Make the rule for log-likelihoods (b, 1) of samples from their codes (b, m).
@@ -52,7 +52,7 @@ class Distribution:
             x = Z if self.normalization is None else self.normalization.apply(Z)
             logs = np.sum(self.density.log_density(x), axis=1, keepdims=True) + volume
             if self.normalization is not None:
-                logs += self.normalization.log_determinant(np.sum(Z * Z, axis=1, keepdims=True), m)
+                logs += self.normalization.log_determinant(self.normalization.measure(Z), m)
             return np.asarray(logs)
 
         return compute
@@ -61,17 +61,20 @@ class Distribution:
         """Make the rule for posterior means of codes with noise of standard deviation s (m,), by Tweedie's formula.
 
         E[x | z] = z + s^2 (log q)'(z), for the density q of a noisy code. For normalised samples, q is the density of
-        z / c, c^2 = |z|^2 + median. The noise of z / c has standard deviation s / c if that of c, a sum over all codes,
-        is neglected; so E[x | z] = z + c (s / c)^2 (log q)'(z / c). Noise that is not known is limited by q.
+        z / c, with c^2 = |y|^2 + median for the white sample y. The noise of z / c has standard deviation s / c if that
+        of c, a sum over all codes, is neglected; so E[x | z] = z + c (s / c)^2 (log q)'(z / c). Noise that is not known
+        is limited by q.
         """
         if np.all(noise == 0):
             return lambda Z: Z
-        median = 0.0 if self.normalization is None else self.normalization.median
-        scale = math.sqrt(median) or 1.0
+        normalization = self.normalization
+        scale = 1.0 if normalization is None else math.sqrt(normalization.median)
         largest = np.full(len(noise), np.inf) if is_known else limit_noise(self.density, noise / scale)
 
         def compute(Z: Array) -> Array:
-            c = np.sqrt(np.sum(Z * Z, axis=1, keepdims=True) + median) if median else np.ones((len(Z), 1))
+            c = np.ones((len(Z), 1))
+            if normalization is not None:
+                c = 1 / normalization.find_scale(normalization.measure(Z))
             return np.asarray(Z + c * compute_shift(self.density, Z / c, np.minimum(noise / c, largest)))
 
         return compute

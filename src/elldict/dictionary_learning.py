@@ -179,6 +179,7 @@ class LpDictionaryLearning(LpEstimator):
         center: bool = False,
         whiten: bool = False,
         standardize: bool = False,
+        orthogonal: bool = False,
         max_iter: int = 1000,
         tol: float = 1e-6,
         transform_algorithm: str = "linear",
@@ -195,6 +196,7 @@ class LpDictionaryLearning(LpEstimator):
         self.center = center
         self.whiten = whiten
         self.standardize = standardize
+        self.orthogonal = orthogonal
         self.max_iter = max_iter
         self.tol = tol
         self.transform_algorithm = transform_algorithm

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from elldict.atoms import Options
 from elldict.blas import one_blas_thread
 from elldict.checkpoint import check_arguments, describe_fit, open_checkpoint
 from elldict.denoising import Distribution, SpikeSlab, fit_spike_slab
 from elldict.exceptions import NoCheckpointWarning, find_stack_level
-from elldict.fit import Options, fit
+from elldict.fit import fit
 from elldict.fitted import FittedModel, FloatArray
 from elldict.history import Callback, Recorder
 from elldict.progress import show_progress
@@ -45,6 +46,7 @@ class LpEstimator(FittedModel):
     normalize: str | None
     error_bars: bool | str
     standardize: bool
+    orthogonal: bool
     max_iter: int
     tol: float
     random_state: int | np.random.RandomState | np.random.Generator | None
@@ -198,6 +200,7 @@ class LpEstimator(FittedModel):
             tol=float(self.tol),
             error_bars=(not is_power or has_groups) if isinstance(wanted, str) else bool(wanted),
             random_state=draw_seed(self.random_state),
+            orthogonal=bool(self.orthogonal),
             sorts_by_variance=self._sorts_by_variance,
         )
 
@@ -216,16 +219,17 @@ class LpEstimator(FittedModel):
         """
         precision = find_precision(X)
         self.n_samples_seen_ = n_samples
-        weights = None if samples is None else samples.weights
-        self._total_weight = float(n_samples if weights is None else np.sum(weights))
+        given = None if samples is None else samples.weights
+        self._total_weight = float(n_samples if given is None else np.sum(given))
         unit = self._choose_unit()
         unmixing, mixing = result.unmixing / unit, result.mixing * unit
         self._distribution = Distribution(result.density, result.normalization).rescale(1 / unit)
         self._name_components(*(convert_like(array, X, precision) for array in (unmixing, mixing, result.mean)))
         self.n_components_ = len(unmixing)
         if samples is not None:
-            rounding, codes = ROUNDING[precision], read_codes(samples, unmixing, result.mean)
-            spike_slab = describe_codes(result.corruption, rounding) or fit_spike_slab(*codes, rounding)
+            Z, weights = read_codes(samples, unmixing, result.mean)
+            rounding, Z = ROUNDING[precision], Z - self._distribution.density.location
+            spike_slab = describe_codes(result.corruption, rounding) or fit_spike_slab(Z, weights, rounding)
             self.density_ = convert_like(spike_slab.density, X, precision)
             self.scale_ = convert_like(spike_slab.scale, X, precision)
             self.noise_std_ = spike_slab.noise_std

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from elldict.atoms import find_atoms
 from elldict.errors.splits import BLOCKS
 from elldict.estimator import LpEstimator
-from elldict.fit import find_atoms
 from elldict.samples.arrays import SelectedSamples, scale_weights, to_numpy
 from elldict.samples.base import Array, Index, Samples, Weights
 from elldict.samples.statistics import EqualSamplesError

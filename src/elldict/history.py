@@ -28,8 +28,8 @@ class Iteration:
     seconds : float
         Time since the fit began.
     components : ndarray of shape (n_components, n_features) or None
-        Orthonormal components after the step, in the coordinates of the solver: those of X, or whitened ones. For
-        callbacks only: None in ``history_``.
+        Components after the step, in the coordinates of the solver: those of X, or whitened ones. They are orthonormal
+        but for those of whitened samples in the last climbs. For callbacks only: None in ``history_``.
 
     Examples
     --------
@@ -66,7 +66,8 @@ class Recorder:
         before = self.history[-1].stage if self.history else 0
         stage = before + (state.iteration == 1 and bool(self.history))
         seconds = perf_counter() - self.began
-        iteration = Iteration(stage, len(self.history) + 1, state.value, state.length, seconds, state.A.copy())
+        A = state.A if state.step.is_orthogonal else state.A[:, : len(state.A)]  # without a constant
+        iteration = Iteration(stage, len(self.history) + 1, state.value, state.length, seconds, A.copy())
         self.history.append(replace(iteration, components=None))
         stops = [callback(iteration) for callback in self.callbacks]
         return any(stops)

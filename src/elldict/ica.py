@@ -9,7 +9,8 @@ import numpy as np
 
 from elldict.estimator import LpEstimator
 from elldict.fitted import FloatArray
-from elldict.samples.arrays import to_numpy
+from elldict.result import Result
+from elldict.samples.base import Samples
 from elldict.transform import convert_like, find_precision
 from elldict.validation import SHARED_RULES, Rules, allow
 from elldict.warnings import Finding
@@ -76,7 +77,7 @@ class LpICA(LpEstimator):
         Mean of the samples. Not set with ``whiten=False``.
     whitening_ : ndarray of shape (n_components_, n_features_in_)
         Rows that map centred samples to principal components whose squares sum to one over the samples of the fit, as
-        in FastICA; computed when it is read. Not available with ``whiten=False``.
+        in FastICA. Not set with ``whiten=False``.
     n_components_ : int
         Number of sources.
     n_features_in_ : int
@@ -135,6 +136,8 @@ class LpICA(LpEstimator):
     True
     """
 
+    whitening_: FloatArray
+
     _rules: ClassVar[Rules] = {**SHARED_RULES, "whiten": allow("unit-variance", "arbitrary-variance", False)}
 
     def __init__(
@@ -148,6 +151,7 @@ class LpICA(LpEstimator):
         normalize: str | None = "auto",
         error_bars: bool | str = "auto",
         standardize: bool = False,
+        orthogonal: bool = False,
         max_iter: int = 1000,
         tol: float = 1e-6,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
@@ -161,6 +165,7 @@ class LpICA(LpEstimator):
         self.normalize = normalize
         self.error_bars = error_bars
         self.standardize = standardize
+        self.orthogonal = orthogonal
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -182,6 +187,15 @@ class LpICA(LpEstimator):
     def _choose_unit(self) -> float:
         return math.sqrt(self._total_weight) if self.whiten == "arbitrary-variance" else 1.0
 
+    def _keep(self, result: Result, X: Any, samples: Samples | None, n_samples: int) -> None:
+        super()._keep(result, X, samples, n_samples)
+        self.__dict__.pop("whitening_", None)  # of an earlier fit
+        if self.whiten:
+            singular_vectors = np.linalg.svd(np.linalg.pinv(result.whitening))[2]  # they lead to principal components
+            rows = singular_vectors @ result.whitening / math.sqrt(self._total_weight)
+            rows *= np.where(rows[:, :1] < 0, -1, 1)  # FastICA's choice of signs
+            self.whitening_ = convert_like(rows, X, find_precision(X))
+
     def _name_components(self, unmixing: Any, mixing: Any, mean: Any) -> None:
         self.components_ = self.unmixing_ = unmixing
         self.mixing_ = mixing
@@ -189,17 +203,3 @@ class LpICA(LpEstimator):
             self.mean_ = mean
         else:
             self.__dict__.pop("mean_", None)  # of an earlier fit
-
-    @property
-    def whitening_(self) -> FloatArray:
-        """Rows that map centred samples to principal components."""
-        if "mean_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} has whitening_ only after a fit that whitens.")
-        unmixing, mixing = to_numpy(self.unmixing_), to_numpy(self.mixing_)
-        # sources are a rotation of the principal components: the right singular vectors of the mixing matrix
-        rotation = np.linalg.eigh(mixing.T @ mixing)[1][:, ::-1].T
-        rows = rotation @ unmixing
-        rows *= np.where(rows[:, :1] < 0, -1, 1)  # FastICA's choice of signs
-        if self.whiten == "unit-variance":
-            rows /= math.sqrt(self._total_weight)
-        return convert_like(rows, self.unmixing_, find_precision(self.unmixing_))  # type: ignore[no-any-return]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelFileError", "load"]
 
-VERSION = 2
+VERSION = 3
 """Version of the format; one that is read by other code has another number."""
 
 CLASSES = ("LpDictionaryLearning", "LpICA")
@@ -44,13 +44,17 @@ SCALARS = {
 }
 """Fitted attributes in the header, with their types; null is None, or a number that is not known."""
 
-ARRAYS = {"unmixing": "mn", "mixing": "nm", "mean": "n", "density": "m", "scale": "m", "atom_error": "m"}
+ARRAYS = {
+    **{"unmixing": "mn", "mixing": "nm", "mean": "n", "whitening": "mn"},
+    **{"density": "m", "scale": "m", "atom_error": "m"},
+}
 """Fitted attributes that are arrays in the precision of the samples, without their last underscore, and their axes."""
 
-OPTIONAL = {"unmixing", "mean"}
-"""Arrays that may be missing: `unmixing_` if it is `components_`, and `mean_` of an LpICA that does not centre."""
+OPTIONAL = {"unmixing", "mean", "whitening", "metric"}
+"""Arrays that may be missing: `unmixing_` if it is `components_`, `mean_` and `whitening_` of an LpICA that does not
+whiten, and the metric of normalised samples whose codes are correlated."""
 
-DENSITY = ("std", "n_widths", "has_offsets", "tables", "negentropy", "pooled")
+DENSITY = ("std", "n_widths", "has_offsets", "tables", "negentropy", "pooled", "location")
 """Arrays of the densities of codes; ``code_`` comes before their names in the file."""
 
 HISTORY = tuple(field.name for field in fields(Iteration) if field.name != "components")
@@ -149,6 +153,7 @@ def pack(model: LpEstimator) -> tuple[Header, Arrays]:
     arrays = {
         **{name: to_numpy(array) for name, array in found.items()},
         **{f"code_{name}": getattr(density, name) for name in DENSITY},
+        **({} if normalization is None or normalization.metric is None else {"metric": normalization.metric}),
         "history": np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)),
     }
     corruption: Header | None = None  # of a fit that has not looked for it; empty if it has found none
@@ -241,6 +246,8 @@ def check_arrays(arrays: Arrays, m: int, n: int) -> None:
         "code_tables": ("float64", (3, m, len(get_grid(n_widths).centres))),
         "code_negentropy": ("float64", (m,)),
         "code_pooled": ("float64", (1, n_widths)),
+        "code_location": ("float64", (m,)),
+        "metric": ("float64", (m, m)),
         "history": ("float64", (len(arrays["history"]), len(HISTORY))),
     }
     if differing := forms.keys() ^ (arrays.keys() | OPTIONAL):
@@ -275,4 +282,4 @@ def read_distribution(header: Header, arrays: Arrays) -> Distribution:
     median, grid = take(header, "median", float | None), get_grid(arrays["code_pooled"].shape[-1])
     codes: dict[str, Any] = {name: arrays[f"code_{name}"] for name in DENSITY}
     density = Density(grid=grid, value=take(header, "likelihood", float), **codes)
-    return Distribution(density, None if median is None else Normalization(median))
+    return Distribution(density, None if median is None else Normalization(median, arrays.get("metric")))

@@ -34,6 +34,8 @@ class Result:
     state: State
     pilot: str  # objective whose maximum is the start of the likelihood
     is_pilot: bool  # whether the fit ended with the pilot
+    is_orthogonal: bool  # whether codes are uncorrelated, or atoms orthonormal
+    whitening: Array  # (k, n) maps centred samples to the coordinates in which the rotation began
     n_iter: int
     n_passes: float
     refine: str | None = "auto"  # the likelihood that was asked for
@@ -52,7 +54,8 @@ class Result:
             why = "sparse corruption does not explain the samples" if corrupted else "likelihood not requested, or no"
             return f"{self.state.reason.value}; {self.pilot} only: {why} better"
         model = "raw samples" if self.normalization is None else "normalised samples"
-        return f"{self.state.reason.value}; likelihood of {model}, from {self.pilot}"
+        matrices = "" if self.is_orthogonal else " over all invertible matrices"
+        return f"{self.state.reason.value}; likelihood of {model}{matrices}, from {self.pilot}"
 
     @property
     def converged(self) -> bool:

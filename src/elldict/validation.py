@@ -101,6 +101,7 @@ SHARED_RULES: Rules = {
     "normalize": allow("auto", "samples", None),
     "error_bars": allow("auto", True, False),
     "standardize": BOOLEAN,
+    "orthogonal": BOOLEAN,
     "max_iter": allow_integer(1),
     "tol": allow_number(lambda tol: tol >= 0, "[0, inf)"),
     "random_state": RANDOM_STATE,

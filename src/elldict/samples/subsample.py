@@ -101,20 +101,34 @@ class Subset:
         few = hold(normalization.apply(self.few.X), self.few.n_threads, self.few.weights)
         return replace(self, few=few, scale=scale, moments=compute_second_moments(self.white, scale))
 
+    def measure_std(self, A: Array) -> Array:
+        """Compute the standard deviation (m,) of the codes for atoms A (m, n), without a constant."""
+        A = A[:, : len(self.moments)]
+        return np.asarray(np.sqrt(np.maximum(np.einsum("ij,ij->i", A @ self.moments, A), NO_VARIANCE)))
+
+    def standardize(self, A: Array) -> Array:
+        """Scale atoms A (m, n) so that their codes have unit variance."""
+        return np.asarray(A / self.measure_std(A)[:, None])
+
     def encode(self, A: Array) -> Codes:
-        """Compute the codes for atoms A (m, n): at once if they fit into memory, otherwise when they are read."""
-        std = np.sqrt(np.maximum(np.einsum("ij,ij->i", A @ self.moments, A), NO_VARIANCE))
-        dtype, offset, scale = self.samples.dtype, None, self.scale
-        few = hold((A.astype(dtype) @ self.few.X.T).T, self.few.n_threads, self.few.weights)
+        """Compute the codes for atoms A (m, n): at once if they fit into memory, otherwise when they are read.
+
+        In one more column, A may have a constant that is added to each code of samples that are not normalised.
+        """
+        std, dtype, scale = self.measure_std(A), self.samples.dtype, self.scale
+        k = len(self.moments)
+        A, offset = A[:, :k], np.sum(A[:, k:], axis=1)
+        few = (A.astype(dtype) @ self.few.X.T).T + offset.astype(dtype)
         if self.whitening is not None:
             A = A @ self.whitening.to_white  # one product with raw samples
-            offset = (A @ self.whitening.mean).astype(dtype)
-        A = A.astype(dtype)
+            offset = offset - A @ self.whitening.mean
+        has_offset = bool(np.any(offset))
+        A, offset = A.astype(dtype), offset.astype(dtype)[:, None]
 
         def compute(rows: Array, where: slice | Index) -> Array:
             Zt = A @ rows.T
-            if offset is not None:
-                Zt -= offset[:, None]
+            if has_offset:
+                Zt += offset
             if scale is not None:
                 Zt *= scale[where].astype(dtype)
             return Zt.T
@@ -122,7 +136,7 @@ class Subset:
         codes: Samples = MappedSamples(self.samples, compute, len(A), self.samples.weights)
         if self.shape[0] * len(A) * dtype.itemsize <= STORED_BYTES:
             codes = store(codes, self.few.X)
-        return Codes(codes, few, self.half, std)
+        return Codes(codes, hold(few, self.few.n_threads, self.few.weights), self.half, std)
 
 
 def store(samples: Samples, like: Array | None = None) -> ArraySamples:
@@ -131,11 +145,9 @@ def store(samples: Samples, like: Array | None = None) -> ArraySamples:
     return hold(samples.map(lambda rows, start: rows, out), samples.n_threads, samples.weights)  # noqa: ARG005
 
 
-def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array) -> Subset:
-    """Collect the whitened samples of an order; many are read from where they are in every pass.
-
-    `moments` are those of all whitened samples.
-    """
+def gather(samples: Samples, whitening: Whitening, order: Order) -> Subset:
+    """Collect the whitened samples of an order; many are read from where they are in every pass."""
+    moments = whitening.moments
     r, half, squares, weights = len(order.index), order.assign_parts(2), order.squares, order.weights
     size = r * len(moments) * samples.dtype.itemsize
     found: Samples
@@ -156,7 +168,7 @@ def gather(samples: Samples, whitening: Whitening, order: Order, moments: Array)
 
 
 def gather_all(
-    samples: Samples, whitening: Whitening, order: Order | None, moments: Array, model: Normalization | None = None
+    samples: Samples, whitening: Whitening, order: Order | None = None, model: Normalization | None = None
 ) -> Subset:
     """Collect all samples by their position, to be read in every pass; every other is in the second half.
 
@@ -164,6 +176,7 @@ def gather_all(
     need norms.
     """
     r, white, squares = samples.shape[0], whiten_samples(samples, whitening), np.zeros(0)
+    moments = whitening.moments
     half: Any = np.zeros(r, dtype=np.int8)
     half[1::2] = 1
     if order is None:

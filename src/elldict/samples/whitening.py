@@ -24,6 +24,7 @@ class Whitening:
     mean: Array  # (n,), zeros if samples are not centred
     to_white: Array  # (k, n)
     from_white: Array  # (n, k), its pseudo-inverse
+    moments: Array  # (k, k) mean of y y^T
     is_white: bool
     unit: float  # root mean square by which samples are divided if not whitened
     rank: int  # number of directions in which samples vary: k, or more if reduced
@@ -45,8 +46,8 @@ class Whitening:
         return A @ self.to_white
 
     def make_mixing(self, A: Array) -> Array:
-        """Compute the matrix (n, m) that maps these codes to centred samples."""
-        return self.from_white @ A.T
+        """Compute the matrix (n, m) that maps these codes to centred samples; atoms of white ones may be oblique."""
+        return self.from_white @ (np.linalg.inv(A) if self.is_white else A.T)
 
 
 def make_whitening(
@@ -82,7 +83,8 @@ def make_whitening(
         unit = size if standardize else size * statistics.largest
     is_scaling = not whiten and not standardize and rank == n
     found = scales * statistics.largest if standardize else None
-    return Whitening(mean, to_white, from_white, whiten, unit, rank, condition, found, is_scaling)
+    W = to_white * statistics.largest
+    return Whitening(mean, to_white, from_white, W @ moments @ W.T, whiten, unit, rank, condition, found, is_scaling)
 
 
 def find_scales(variances: Array) -> Array:

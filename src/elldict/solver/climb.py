@@ -12,12 +12,16 @@ import numpy as np
 from elldict.samples.base import Array, Samples
 from elldict.samples.statistics import count_samples
 from elldict.samples.subsample import Subset
-from elldict.solver.evaluate import compute_gradient, evaluate
+from elldict.solver.evaluate import compute_blur, compute_gradient, evaluate, evaluate_shears
 from elldict.solver.objectives import Objective
 from elldict.solver.steps import QuasiNewton, polar
 
 PER_ANGLE, PER_ERROR = 2.0, 0.5
 """Narrowest width of a density, relative to the last angles and to standard errors."""
+
+NEAR = 16.0
+"""Predicted rise of invertible atoms, relative to that by chance, above which densities do not become narrower: they
+would follow a step that is still to be corrected."""
 
 RESOLUTION = 10.0
 """Length of a step that is due to rounding errors alone, relative to the size of these errors."""
@@ -121,17 +125,19 @@ class PowerAscent:
 
 @dataclass(frozen=True)
 class NewtonAscent:
-    """Quasi-Newton steps on rotations; the objective is refitted to the codes before each step."""
+    """Quasi-Newton steps on rotations or invertible matrices; the objective is refitted to codes before each step."""
 
     samples: Subset
     done: float  # stop if the predicted rise is below this fraction of that by chance
     least_blur: float = 0.0  # blur of codes that no rotation removes
 
     def __call__(self, state: State) -> State:
-        """Rotate all pairs of atoms, or shorten the last step if it lowered the value."""
-        codes = self.samples.encode(state.A)
+        """Change all pairs of atoms, or shorten the last step if it lowered the value."""
+        is_free = not state.step.is_orthogonal
+        A = self.samples.standardize(state.A) if is_free else state.A
+        codes = self.samples.encode(A)
         objective = state.objective.refit(codes, state.blur, choose=state.iteration == 0)
-        at = evaluate(codes, objective)
+        at = evaluate_shears(codes, objective, A) if is_free else evaluate(codes, objective)
         state = replace(state, objective=objective, iteration=state.iteration + 1, value=at.value)
         least = self.done * at.rise_by_chance
         has_fallen = at.rise > least and state.step.gained(at.value) < -least  # at a maximum, refits lower the value
@@ -139,14 +145,17 @@ class NewtonAscent:
             step, A = state.step.shorten()
             return replace(state, A=A, step=step, reason=Reason.NO_RISE if step.is_exhausted else Reason.RUNNING)
         is_stuck = not objective.has_changed and state.step.n_shortened > 0 and state.step.gained(at.value) < least
-        step, A = state.step.take(state.A, at, forget=objective.has_changed)
+        step, A = state.step.take(A, at, forget=objective.has_changed)
         assert step.last is not None
-        blur = at.compute_blur(codes.std**2, step.last.angles, PER_ANGLE, PER_ERROR)
-        blur = np.maximum(blur, self.least_blur)
+        blur, is_settled = state.blur, False
+        if not is_free or is_stuck or at.rise < NEAR * at.rise_by_chance:
+            blur = compute_blur(step.last.angles, at.error_variance, codes.std**2, PER_ANGLE, PER_ERROR)
+            blur = np.maximum(blur, self.least_blur)
+            is_settled = objective.is_settled(state.blur, blur)
         length, reason = measure_length(step.last.angles), Reason.RUNNING
-        if at.rise < least and objective.is_settled(state.blur, blur):
+        if at.rise < least and is_settled:
             reason = Reason.SMALL_RISE
-        elif is_stuck and objective.is_settled(state.blur, blur):
+        elif is_stuck and is_settled:
             reason = Reason.NO_RISE
         elif length < RESOLUTION * codes.rounding:
             reason = Reason.ROUNDING

@@ -94,6 +94,7 @@ class Density:
     negentropy: Array = field(default_factory=lambda: np.zeros(0))  # (m,) held-out gain over a Gaussian density
     has_changed: bool = False  # whether the last refit allowed narrower widths
     pooled: Array = field(default_factory=lambda: np.zeros((1, 0)))  # (1, K) zero-mean weights of all codes
+    location: Array = field(default_factory=lambda: np.zeros(1))  # (m,) subtracted from the codes before all else
 
     @classmethod
     def begin(cls, m: int, like: Density | None = None) -> Density:
@@ -138,7 +139,7 @@ class Density:
         halves = codes.sum(visit)
         is_known = self.pooled.shape[1] == grid.n_widths and not pool
         pooled = self.pooled if is_known else self._pool(halves.sum(axis=(0, 1)), grid)
-        return replace(self, std=std, grid=grid, pooled=pooled), halves, wanted
+        return replace(self, std=std, grid=grid, pooled=pooled, location=np.zeros(len(std))), halves, wanted
 
     def _narrow(self, halves: Array, wanted: NDArray[np.intp]) -> Density:
         """Allow narrower widths where these win."""
@@ -191,20 +192,22 @@ class Density:
 
     def terms(self, Z: Array, weights: Weights = None, *, second: bool = False) -> Terms:
         """Evaluate the log-likelihood of codes (b, m) and its derivatives; log q is quadratic within a bin."""
-        return tabulated(Z, self.std, self.grid.unit, self.grid.centres, self.tables, weights, second=second)
+        x = Z - self.location if np.any(self.location) else Z
+        return tabulated(x, self.std, self.grid.unit, self.grid.centres, self.tables, weights, second=second)
 
     def log_density(self, Z: Array) -> Array:
         """Evaluate the log-density of each code (b, m)."""
-        return look_up(Z, self.std, self.grid.unit, self.grid.centres, self.tables)[0]
+        return look_up(Z - self.location, self.std, self.grid.unit, self.grid.centres, self.tables)[0]
 
     def score(self, Z: Array) -> Array:
         """Evaluate the derivative of the log-density of each code (b, m)."""
-        return look_up(Z, self.std, self.grid.unit, self.grid.centres, self.tables)[1]
+        return look_up(Z - self.location, self.std, self.grid.unit, self.grid.centres, self.tables)[1]
 
-    def rescale(self, factor: float) -> Density:
-        """Return the densities of codes multiplied by a factor."""
-        tables = self.tables - np.array([math.log(factor), 0, 0])[:, None, None]
-        return replace(self, std=self.std * factor, tables=tables)
+    def rescale(self, factor: float | Array) -> Density:
+        """Return the densities of codes multiplied by a factor, or one for each (m,)."""
+        tables = self.tables.copy()
+        tables[0] -= np.log(np.broadcast_to(factor, self.std.shape))[:, None]
+        return replace(self, std=self.std * factor, tables=tables, location=self.location * factor)
 
     def arrange(self, order: Index, signs: Array) -> Density:
         """Return the densities of codes in another order and with other signs."""
@@ -213,6 +216,7 @@ class Density:
         return replace(
             self,
             std=self.std[order],
+            location=np.broadcast_to(self.location, self.std.shape)[order] * signs,
             n_widths=self.n_widths[order],
             has_offsets=self.has_offsets[order],
             negentropy=self.negentropy[order] if self.negentropy.size else self.negentropy,

@@ -15,6 +15,9 @@ from elldict.solver.objectives import Objective
 LEAST_CURVATURE = 0.1
 """Smallest curvature of an angle, as a fraction of E g z of its two atoms."""
 
+LEAST_EIGENVALUE = 0.05
+"""Smallest curvature along a direction of the two coefficients of a pair, which is zero for two Gaussian codes."""
+
 
 @dataclass(frozen=True)
 class Gradient(FieldwiseSum):
@@ -40,7 +43,7 @@ class _Slopes(FieldwiseSum):
     """Sums over all samples."""
 
     value: float
-    gz: Array  # (m, m) of g_i z_j
+    gz: Array  # (m, m) of g_i z_j; one more column if there is a constant
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,68 @@ class Angles:
         """Predicted increase at the true atoms, where slopes are due to chance alone."""
         return float(np.sum(self.variance / self.curvature)) / 4
 
-    def compute_blur(self, code_variances: Array, angles: Array, per_angle: float, per_error: float) -> Array:
-        """Compute the standard deviation (m,) of crosstalk from all other codes, relative to each code.
+    @property
+    def error_variance(self) -> Array:
+        """Sampling variance (m, m) of the angles at the maximum."""
+        return np.asarray(self.variance / self.curvature**2)
 
-        It results from the `angles` of the last step and from the standard errors of all angles.
-        """
-        variance = per_angle**2 * angles**2 + per_error**2 * self.variance / self.curvature**2
-        return np.asarray(np.sqrt(variance @ code_variances / code_variances))
+    def solve(self, slope: Array) -> Array:
+        """Compute the angles of a Newton step for a slope."""
+        return np.asarray(slope / self.curvature)
+
+
+@dataclass(frozen=True)
+class Shears:
+    """A log-likelihood, per sample, as a function of coefficients D (m, m') of changes of invertible atoms.
+
+    Atom i changes by the sum of D_ij times atom j, and with m' = m + 1 its constant by D_im. Codes have unit variance.
+    The coefficients of a pair depend on each other by log |det A|: minus the second derivatives are
+    [[b_ij, 1], [1, b_ji]].
+    """
+
+    value: float  # with log |det A|
+    slope: Array  # (m, m'), zero for i = j
+    bend: Array  # (m, m'), b_ij b_ji > 1
+    variance: Array  # (m, m') sampling variance of the slope
+    n_samples: float
+
+    @property
+    def rise(self) -> float:
+        """Increase of the objective predicted for a Newton step."""
+        return float(np.vdot(self.slope, self.solve(self.slope))) / 2
+
+    @property
+    def rise_by_chance(self) -> float:
+        """Predicted increase at the true atoms, where slopes are due to chance; those of a pair covary by 1 / r."""
+        return float(np.sum(np.maximum(self._invert(self.variance, 1 / self.n_samples), 0))) / 2
+
+    @property
+    def error_variance(self) -> Array:
+        """Sampling variance (m, m') of the coefficients at the maximum: the inverse of the information."""
+        return self._invert(np.full_like(self.bend, 1 / self.n_samples), 0.0)
+
+    def solve(self, slope: Array) -> Array:
+        """Compute the coefficients of a Newton step for a slope."""
+        return self._invert(slope, slope[:, : len(slope)].T)
+
+    def _invert(self, own: Array, other: Array | float) -> Array:
+        """Apply the inverse of the block of each pair to two numbers, and keep the first result."""
+        m = len(self.bend)
+        bend = self.bend[:, :m]
+        pairs = (bend.T * own[:, :m] - other) / (bend * bend.T - 1)
+        np.fill_diagonal(pairs, 0)
+        return np.column_stack([pairs, own[:, m:] / self.bend[:, m:]])
+
+
+def compute_blur(step: Array, error_variance: Array, variances: Array, per_step: float, per_error: float) -> Array:
+    """Compute the standard deviation (m,) of crosstalk from all other codes, relative to each code.
+
+    It results from the last `step` (m, m') and from the standard errors of all its coefficients; m' > m if there is a
+    constant, of size one.
+    """
+    m, n_others = step.shape
+    others = np.concatenate([variances, np.ones(n_others - m)])
+    return np.asarray(np.sqrt((per_step**2 * step**2 + per_error**2 * error_variance) @ others / variances))
 
 
 def evaluate(codes: Codes, objective: Objective) -> Angles:
@@ -103,6 +161,45 @@ def evaluate(codes: Codes, objective: Objective) -> Angles:
     np.fill_diagonal(variance, 0)
     np.fill_diagonal(curvature, math.inf)
     return Angles(sums.value / n_samples, C - C.T, curvature, variance / n_samples)
+
+
+def evaluate_shears(codes: Codes, objective: Objective, A: Array) -> Shears:
+    """Compute the value of a log-likelihood and its derivatives for invertible atoms A (m, m'), with a constant or not.
+
+    The second derivatives are at least the variances of slopes, as in `evaluate`, and blocks are positive definite.
+    """
+
+    def visit(Z: Array, half: Index, weights: Weights) -> _Slopes:  # noqa: ARG001
+        terms = objective.terms(Z, weights)
+        return _Slopes(terms.value, multiply(weigh(terms.g, weights, 0), Z, n_others))
+
+    m, n_others = A.shape
+    sums, r = codes.sum(visit), codes.n_samples
+    slope_z2, g2_z2 = average_squares(codes.few, objective, n_others)
+    bend = np.maximum(np.abs(slope_z2), g2_z2)
+    pairs = bend[:, :m]
+    least = (pairs + pairs.T) / 2 - np.hypot((pairs - pairs.T) / 2, 1)  # eigenvalue of the block of a pair
+    pairs += np.maximum(LEAST_EIGENVALUE - least, 0)
+    slope = sums.gz / r
+    np.fill_diagonal(slope, 0)
+    return Shears(sums.value / r + float(np.linalg.slogdet(A[:, :m])[1]), slope, bend, g2_z2 / r, r)
+
+
+def average_squares(codes: Samples, objective: Objective, n_others: int) -> Array:
+    """Compute the means (2, m, m') of g_i' z_j^2 and g_i^2 z_j^2 over codes."""
+    weights = codes.weights
+
+    def visit(Z: Array, start: int) -> Array:
+        _, g, slope = objective.terms(Z, second=True)
+        return np.stack([multiply(weigh(each, weights, start), Z * Z, n_others) for each in (slope, g * g)])
+
+    return np.asarray(codes.sum(visit) / count_samples(codes))
+
+
+def multiply(first: Array, second: Array, n_others: int) -> Array:
+    """Sum the products (m, m') of columns of two blocks (b, m); with m' = m + 1, the last is that with a constant."""
+    alone = np.asarray(np.sum(first, axis=0, dtype=np.float64))
+    return np.column_stack([np.asarray(first.T @ second, dtype=np.float64), alone])[:, :n_others]
 
 
 def average_products(codes: Samples, objective: Objective) -> Products:

@@ -18,6 +18,7 @@ from elldict.solver.density import Density
 from elldict.solver.kernels import power_moments
 from elldict.solver.objectives import Objective, SignedLp, SmoothNorm
 from elldict.solver.starts import find_start
+from elldict.solver.steps import QuasiNewton
 
 PILOT_DONE, DONE = 1 / 256, 1 / 16  # fraction of the rise by chance at which a climb ends: pilot, likelihood
 RACE_DONE = 1 / 64  # the same for pilots that are to be compared
@@ -75,6 +76,11 @@ class Climber:
         ascent = NewtonAscent(view(subset, model), DONE, self.least_blur)
         return self._climb(State(state.A, state.objective, blur=state.blur), ascent, self.max_iter)
 
+    def climb_freely(self, subset: Subset, state: State) -> State:
+        """Maximise the likelihood over all invertible matrices, from the state of another climb."""
+        state = State(state.A, state.objective, step=QuasiNewton(is_orthogonal=False), blur=state.blur)
+        return self._climb(state, NewtonAscent(subset, DONE), self.max_iter)
+
     def _climb(self, state: State, ascent: NewtonAscent, max_iter: int) -> State:
         """Run and record a climb; after an observer has stopped one, no other starts."""
         if self.was_stopped:
@@ -128,10 +134,11 @@ def judge(
     subset: Subset, order: Order, A: Array, model: Model, density: Density, blur: Array | None = None
 ) -> tuple[float, Density]:
     """Compute the log-likelihood per sample for atoms A: each half under the densities of the other."""
-    judged = density.judge(view(subset, model).encode(A), blur)
-    if model is None:
-        return judged.value, judged
-    return judged.value + order.average(model.log_determinant(order.squares, A.shape[1])), judged
+    judged, n = density.judge(view(subset, model).encode(A), blur), len(A)
+    value = judged.value + float(np.linalg.slogdet(A[:, :n])[1])  # zero for orthonormal atoms
+    if model is not None:
+        value += order.average(model.log_determinant(order.squares, n))
+    return value, judged
 
 
 def choose_candidate(subset: Subset, order: Order, pilots: Sequence[Pilot], climber: Climber) -> Candidate:

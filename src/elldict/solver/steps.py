@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from elldict.samples.base import Array
-from elldict.solver.evaluate import Angles
+from elldict.solver.evaluate import Angles, Shears
 
 LONGEST, LONGEST_ANGLE = 0.3, 0.5  # maximum root mean square of the angles of an atom; maximum angle of a pair
 MEMORY = 10  # number of stored steps with their changes of the slope
@@ -31,6 +31,14 @@ def rotate(A: Array, angles: Array) -> Array:
     return np.asarray(2 * np.linalg.solve(np.eye(len(A)) - angles / 2, A) - A)
 
 
+def shear(A: Array, coefficients: Array) -> Array:
+    """Add multiples of other rows to each row, and a number to its constant if there is one, in the last column."""
+    m = len(A)
+    changed = A + coefficients[:, :m] @ A
+    changed[:, m:] += coefficients[:, m:]
+    return np.asarray(changed)
+
+
 @dataclass(frozen=True)
 class Trial:
     """A step taken: its origin and angles, and the value and slope there."""
@@ -43,12 +51,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class QuasiNewton:
-    """L-BFGS on the angles of pairs of atoms, preconditioned by their curvatures, with its memory."""
+    """L-BFGS on the angles of pairs of atoms, preconditioned by their curvatures, with its memory.
+
+    Of atoms that are not orthogonal, the coefficients of shears take the place of angles.
+    """
 
     last: Trial | None = None
     pairs: tuple[tuple[Array, Array, float], ...] = ()  # angles, change of the slope, their product
     longest: float = LONGEST
     n_shortened: int = 0
+    is_orthogonal: bool = True
 
     @property
     def is_exhausted(self) -> bool:
@@ -65,18 +77,23 @@ class QuasiNewton:
         angles = SHORTER * self.last.angles
         longest = 2 * math.sqrt(np.sum(angles * angles) / len(angles))
         last = replace(self.last, angles=angles)
-        return replace(self, last=last, n_shortened=self.n_shortened + 1, longest=longest), rotate(last.A, angles)
+        return replace(self, last=last, n_shortened=self.n_shortened + 1, longest=longest), self._move(last.A, angles)
 
-    def take(self, A: Array, at: Angles, *, forget: bool = False) -> tuple[QuasiNewton, Array]:
+    def take(self, A: Array, at: Angles | Shears, *, forget: bool = False) -> tuple[QuasiNewton, Array]:
         """Step towards the maximum of a quadratic model; `forget` clears the memory if the objective changed."""
         longest = self.longest if self.n_shortened else min(LONGEST, 2 * self.longest)
         pairs = () if forget else self._remember(at.slope)
-        angles = limit(solve_two_loops(at.slope, at.curvature, pairs))
+        angles = limit(solve_two_loops(at, pairs))
         if np.vdot(angles, at.slope) <= 0:  # not a direction in which the objective increases
-            pairs, angles = (), limit(at.slope / at.curvature)
+            pairs, angles = (), limit(at.solve(at.slope))
         length = math.sqrt(np.sum(angles * angles) / len(A))
         angles = angles * min(1.0, longest / max(length, 1e-300))
-        return QuasiNewton(Trial(A, at.value, at.slope, angles), pairs, longest), rotate(A, angles)
+        last = Trial(A, at.value, at.slope, angles)
+        return replace(self, last=last, pairs=pairs, longest=longest, n_shortened=0), self._move(A, angles)
+
+    def _move(self, A: Array, angles: Array) -> Array:
+        """Rotate or shear atoms."""
+        return rotate(A, angles) if self.is_orthogonal else shear(A, angles)
 
     def _remember(self, slope: Array) -> tuple[tuple[Array, Array, float], ...]:
         """Append the change of the slope along the last step."""
@@ -94,16 +111,16 @@ def limit(angles: Array) -> Array:
     return np.clip(angles, -LONGEST_ANGLE, LONGEST_ANGLE)
 
 
-def solve_two_loops(slope: Array, curvature: Array, pairs: tuple[tuple[Array, Array, float], ...]) -> Array:
-    """Apply the inverse Hessian of L-BFGS to a slope (Nocedal and Wright, algorithm 7.4)."""
-    angles, shares = slope, []
+def solve_two_loops(at: Angles | Shears, pairs: tuple[tuple[Array, Array, float], ...]) -> Array:
+    """Apply the inverse Hessian of L-BFGS to the slope (Nocedal and Wright, algorithm 7.4)."""
+    angles, shares = at.slope, []
     for along, change, product in reversed(pairs):
         shares.append(np.vdot(along, angles) / product)
         angles = angles - shares[-1] * change
-    angles = angles / curvature
+    angles = at.solve(angles)
     if pairs:
         _, change, product = pairs[-1]
-        angles *= product / np.vdot(change, change / curvature)
+        angles *= product / np.vdot(change, at.solve(change))
     for along, change, product in pairs:
         angles += (shares.pop() - np.vdot(change, angles) / product) * along
     return angles

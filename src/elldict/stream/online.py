@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from elldict.atoms import Options
 from elldict.denoising import Distribution
 from elldict.errors.splits import make_unit, match
-from elldict.fit import ROUNDING, Options
+from elldict.fit import ROUNDING
 from elldict.result import Result
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array
@@ -148,10 +149,12 @@ class Follower:
             has_replicates=True,
             objective=objective,
             density=self.density if normalization is not None else self.density.rescale(unit),
-            normalization=None if normalization is None else Normalization(normalization.median * unit**2),
+            normalization=None if normalization is None else normalization.rescale(unit),
             state=State(self.path.A, self.lp or self.density, reason=Reason.SMALL_RISE),
             pilot="likelihood",
             is_pilot=self.lp is not None,
+            is_orthogonal=True,
+            whitening=whitening.to_white,
             n_iter=self.n_iter,
             n_passes=1.0,
             findings=findings,
@@ -167,7 +170,8 @@ def begin(options: Options, unmixing: Array, law: Distribution, statistics: Stat
         lp = SignedLp(options.p) if options.p > 2 else SmoothNorm(options.p)
     A, n_samples = polar(unmixing @ whitening.from_white), statistics.n_samples
     path = Path(A, n_samples, n_samples, np.zeros((4, *A.shape)))
-    return Follower(options, statistics, whitening, law.normalization, path, lp, law.density, n_iter)
+    normalization = None if law.normalization is None else Normalization(law.normalization.median)  # of white samples
+    return Follower(options, statistics, whitening, normalization, path, lp, law.density, n_iter)
 
 
 def choose_coordinates(statistics: Statistics, options: Options, m: int) -> Whitening:

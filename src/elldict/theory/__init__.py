@@ -13,10 +13,13 @@ from elldict.theory.population import (
     signal_ratios,
 )
 from elldict.theory.supports import expected_power
+from elldict.theory.unmixing import bernoulli_gaussian_information, crosstalk_bound
 
 __all__ = [
+    "bernoulli_gaussian_information",
     "convergence_factor",
     "cramer_rao_bound",
+    "crosstalk_bound",
     "expected_error",
     "expected_power",
     "first_stage_bound",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import quad
 from scipy.special import gamma
+
+from elldict.theory.unmixing import bernoulli_gaussian_information, crosstalk_bound
 
 Array = NDArray[np.float64]
 
@@ -103,10 +103,13 @@ def expected_error(
     return error
 
 
-def cramer_rao_bound(*, n_features: int, n_samples: int, density: float, noise_std: float) -> float:
+def cramer_rao_bound(
+    *, n_features: int, n_samples: int, density: float, noise_std: float, orthogonal: bool = True
+) -> float:
     """Compute the Cramer-Rao bound of the error for Bernoulli-Gaussian data with Gaussian noise.
 
-    The error is that of :func:`elldict.metrics.recovery_error`. No unbiased method has a smaller one.
+    The error is that of :func:`elldict.metrics.recovery_error` for an orthogonal dictionary. No unbiased method has a
+    smaller one.
 
     Parameters
     ----------
@@ -118,12 +121,15 @@ def cramer_rao_bound(*, n_features: int, n_samples: int, density: float, noise_s
         Probability theta that a code is not zero, in (0, 1).
     noise_std : float
         Standard deviation sigma of the noise, relative to an active code.
+    orthogonal : bool, default=True
+        Whether the estimate is known to be orthogonal. False: any invertible matrix, as in independent component
+        analysis without whitening; the noise is then that of codes.
 
     Returns
     -------
     float
-        (n-1) / (r (I v - 1)), with v the variance of a noisy code and I the Fisher information of its location; 0
-        without noise, where the dictionary can be recovered exactly.
+        (n-1) / (r (k - 1)), or 2 (n-1) k / (r (k^2 - 1)) for invertible matrices, with the information k of
+        :func:`bernoulli_gaussian_information`; 0 without noise, where the dictionary can be recovered exactly.
 
     Examples
     --------
@@ -132,27 +138,9 @@ def cramer_rao_bound(*, n_features: int, n_samples: int, density: float, noise_s
     0.5417
     """
     _check_setting(3, n_features, n_samples, density, noise_std, n_features)
-    if noise_std == 0:
-        return 0.0
-    variance = density + noise_std**2
-    information = _location_information(density, noise_std)
-    return (n_features - 1) / (n_samples * (information * variance - 1))
-
-
-def _location_information(density: float, noise_std: float) -> float:
-    """Compute E[(q'/q)^2] for the density q of a noisy code, by quadrature."""
-    wide, narrow = 1 + noise_std**2, noise_std**2
-
-    def integrand(s: float) -> float:
-        active = density * math.exp(-0.5 * s * s / wide) / math.sqrt(2 * math.pi * wide)
-        idle = (1 - density) * math.exp(-0.5 * s * s / narrow) / math.sqrt(2 * math.pi * narrow)
-        q = active + idle
-        return (s * (active / wide + idle / narrow)) ** 2 / q if q > 0 else 0.0
-
-    # the integrand varies on the scale of the noise around zero, and on that of one further out
-    edges = [0.0, 2 * noise_std, 6 * noise_std, 12 * noise_std, 12 * noise_std + 12]
-    parts = (quad(integrand, a, b, epsrel=1e-10, limit=200)[0] for a, b in itertools.pairwise(edges))
-    return 2 * float(sum(parts))
+    k = bernoulli_gaussian_information(density, noise_std)
+    bound = crosstalk_bound([k, k], n_samples=n_samples, orthogonal=orthogonal)
+    return float(2 * (n_features - 1) * bound[0, 1])
 
 
 def mean_over_gaussian(function: Callable[[Array], Array], variance: float = 1.0) -> float:
