@@ -24,8 +24,8 @@ LAYERS = [  # a module imports from its own layer and from those before it
     {"history", "validation"},
     {"denoising", "progress", "checkpoint"},
     {"transform"},
-    {"fitted", "estimator", "model_file", "report", "stream", "summary"},
-    {"dictionary_learning", "ica", "axes", "halves", "mne", "plot", "rotation"},
+    {"fitted", "estimator", "model_file", "plot", "report", "stream", "summary"},
+    {"dictionary_learning", "ica", "axes", "halves", "mne", "rotation"},
     {"replication"},
     {"cli", "__main__", "__init__"},
 ]

@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from elldict.cli.files import check_output, open_data, open_model, read_groups, read_version, write_components
-from elldict.cli.messages import Mistake, translate
+from elldict.cli.messages import Mistake, reword, translate
 from elldict.cli.printing import describe_file, list_model, print_facts, print_json, print_model, shows_progress
 
 Solver = StrEnum("Solver", ["auto", "power"])
@@ -228,7 +228,8 @@ def info(model: Model, json: Json = False) -> None:
     if json:
         print_json({**list_model(fitted), "elldict": version, "model": model})
     else:
-        print_model(fitted, [("model", f"{describe_file(model)}, by elldict {version}")], warnings=True)
+        warnings = [reword(message) for _, message in fitted.warnings_]
+        print_model(fitted, [("model", f"{describe_file(model)}, by elldict {version}")], warnings)
 
 
 @command
