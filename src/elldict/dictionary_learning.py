@@ -14,14 +14,7 @@ from elldict.estimator import LpEstimator
 from elldict.exceptions import find_stack_level
 from elldict.samples.arrays import to_numpy
 from elldict.transform import are_zero, keep_above, keep_largest, keep_linear, shrink
-from elldict.validation import (
-    BOOLEAN,
-    SHARED_RULES,
-    InvalidParameterError,
-    Rules,
-    allow,
-    allow_number,
-)
+from elldict.validation import BOOLEAN, SHARED_RULES, InvalidParameterError, Rules, allow, allow_number
 from elldict.warnings import Finding
 
 __all__ = ["LpDictionaryLearning"]
@@ -208,13 +201,14 @@ class LpDictionaryLearning(LpEstimator):
                 f"n_components={self.n_components} is larger than the number of features, {shape[1]}: atoms are "
                 "linearly independent."
             )
-        if self.n_components is not None and self.n_components < shape[1] and self.p < 2 and not self.whiten:
+        has_fewer = self.n_components is not None and self.n_components < shape[1]
+        if has_fewer and self.p < 2 and not self.whiten:
             raise InvalidParameterError(
                 f"The 'p' parameter of {type(self).__name__} must be above 2 for fewer components than features "
                 "without whitening: directions of small variance have the smallest norm. Got "
                 f"{self.p!r} instead. Use whiten=True, or n_components=None."
             )
-        if self.n_components is not None and self.n_components < shape[1] and self.refine == "sparse-corruption":
+        if has_fewer and self.refine == "sparse-corruption":
             raise InvalidParameterError(
                 f"The 'n_components' parameter of {type(self).__name__} must be None with refine='sparse-corruption': "
                 f"errors of entries are recognised by what no atom explains. Got {self.n_components} instead."

@@ -34,6 +34,7 @@ from elldict.samples.base import Array, Samples
 from elldict.samples.open import open_source
 from elldict.samples.statistics import compute_statistics
 from elldict.samples.whitening import find_scales
+from elldict.summary import count
 from elldict.validation import check_groups, check_samples, check_weights, draw_seed, is_number
 from elldict.warnings import Finding
 
@@ -44,9 +45,6 @@ __all__ = ["Stability", "stability"]
 
 STABLE = 0.9
 """Value from which a component is called stable, unless another one is asked for."""
-
-SAME = 0.5**0.5
-"""Correlation of the codes of two fits that makes them the same component: it is larger with no other one."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,13 +133,13 @@ class Stability:
             Lines of text.
         """
         drawn = {None: "whole groups", 1: "single samples"}.get(self.blocks, f"blocks of {self.blocks} samples")
-        pairs = f"{self.n_splits} random pair{'s' if self.n_splits > 1 else ''} of halves"
+        pairs = f"{count(self.n_splits, self.n_splits, 'random pair')} of halves"
         lines = [f"Stability of components: {pairs}, {drawn} at a time", ""]
         lines.append(f"  n_components   stable (>= {STABLE:g})   median   lowest   spread")
         counts, best = self.count_stable(), self.best
-        for k, values, spread, count in zip(self.n_components, self.values, self.spread, counts, strict=True):
-            mark = "  <- most stable components" if k == best and len(counts) > 1 and count else ""
-            stable = f"{count} of {k}"
+        for k, values, spread, n_stable in zip(self.n_components, self.values, self.spread, counts, strict=True):
+            mark = "  <- most stable components" if k == best and len(counts) > 1 and n_stable else ""
+            stable = f"{n_stable} of {k}"
             numbers = "   ".join(f"{x:6.2f}" for x in (np.median(values), np.min(values), np.median(spread)))
             lines.append(f"  {k:12d}   {stable:>15s}   {numbers}{mark}")
         return "\n".join(lines)
@@ -294,7 +292,8 @@ class Geometry:
         everyone = (reference, *halves)
         columns = compare_columns(*(each.mixing / self.scales for each in everyone))
         codes = compare_columns(*((each.unmixing @ self.root).T for each in everyone))
-        return np.where(codes > SAME, columns, np.minimum(columns, codes))
+        share_half = codes > 0.5**0.5  # of their variance, as with no other component
+        return np.where(share_half, columns, np.minimum(columns, codes))
 
 
 def find_geometry(samples: Samples, *, is_standardized: bool) -> Geometry:
