@@ -188,7 +188,7 @@ def public_objects():
     for name in ("fit", "transform"):
         yield f"elldict.Rotator.{name}", getattr(elldict.Rotator, name)
     yield "elldict.Stability", elldict.Stability
-    for name in ("stable", "count_stable", "summary", "plot"):
+    for name in ("count_stable", "summary"):
         yield f"elldict.Stability.{name}", getattr(elldict.Stability, name)
     for module in (elldict.datasets, elldict.metrics, elldict.plot, elldict.theory):
         for name in module.__all__:

@@ -1,10 +1,8 @@
 """Stability: how well components are reproduced by fits to random halves of the samples.
 
-The value of a component is the cosine of its columns of `mixing_` in two halves, to which `atom_error_` refers as well:
-a mean cosine of 0.9 corresponds to an error of 14 degrees of the fit to all samples (`elldict.errors.splits`), about
-the angle up to which summaries call a component known. But if a few directions have most of the variance, all columns
-are similar, also those of Gaussian samples. So the codes must be similar, too: where they share less than half of their
-variance, the halves have different components, and the value is the correlation of codes if that is smaller.
+The value of a component is the cosine of its columns of `mixing_` in two halves: 0.9 corresponds to an error of 14
+degrees of the fit to all samples (`elldict.errors.splits`). But if a few directions have most of the variance, all
+columns are similar, also those of Gaussian samples, so the codes must be similar, too.
 """
 
 from __future__ import annotations
@@ -15,13 +13,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from elldict import plot
 from elldict.archive import write_archive
 from elldict.blas import one_blas_thread
 from elldict.checkpoint import describe_samples, read
@@ -37,9 +33,6 @@ from elldict.samples.whitening import find_scales
 from elldict.summary import count
 from elldict.validation import check_groups, check_samples, check_weights, draw_seed, is_number
 from elldict.warnings import Finding
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["Stability", "stability"]
 
@@ -94,21 +87,6 @@ class Stability:
         counts = self.count_stable()
         return min(k for k, count in zip(self.n_components, counts, strict=True) if count == max(counts))
 
-    def stable(self, threshold: float = STABLE) -> tuple[NDArray[np.bool_], ...]:
-        """Find the stable components.
-
-        Parameters
-        ----------
-        threshold : float, default=0.9
-            Smallest value of a stable component.
-
-        Returns
-        -------
-        tuple of ndarray of bool of shape (k,)
-            Whether each component is stable.
-        """
-        return tuple(values >= threshold for values in self.values)
-
     def count_stable(self, threshold: float = STABLE) -> tuple[int, ...]:
         """Count the stable components.
 
@@ -122,7 +100,7 @@ class Stability:
         tuple of int
             Number of stable components.
         """
-        return tuple(int(np.sum(mask)) for mask in self.stable(threshold))
+        return tuple(int(np.sum(values >= threshold)) for values in self.values)
 
     def summary(self) -> str:
         """Make a table with one row per number of components: how many are stable, and the median of their spread.
@@ -143,23 +121,6 @@ class Stability:
             numbers = "   ".join(f"{x:6.2f}" for x in (np.median(values), np.min(values), np.median(spread)))
             lines.append(f"  {k:12d}   {stable:>15s}   {numbers}{mark}")
         return "\n".join(lines)
-
-    def plot(self, ax: Axes | None = None, threshold: float = STABLE) -> Axes:
-        """Draw the value of each component, by number of components.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            Axes to draw into. None: those of a new figure.
-        threshold : float, default=0.9
-            Smallest value of a stable component.
-
-        Returns
-        -------
-        matplotlib axes
-            The axes.
-        """
-        return plot.stability(self, ax=ax, threshold=threshold)
 
     def __repr__(self) -> str:
         fields = f"n_components={self.n_components}, n_stable={self.count_stable()}"
@@ -217,7 +178,7 @@ def stability(
     Returns
     -------
     Stability
-        Values and components, with `best`, `summary()` and `plot()`.
+        Values and components, with `best` and `summary()`; :func:`elldict.plot.stability` draws them.
 
     Notes
     -----

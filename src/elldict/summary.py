@@ -50,26 +50,19 @@ def format_error(error: float) -> str:
 
 
 def describe_errors(model: Any) -> str:
-    """Describe the errors of all components in a phrase."""
+    """Describe the errors of all components in a phrase, and where they come from."""
     errors = read_errors(model)
     known = errors[~np.isnan(errors)]
     if len(known) == 0:
         return NOT_ESTIMATED
     if np.max(known) < EXACT:
-        return f"exact up to rounding: {count(len(known), len(errors), 'component')}"
+        exact = count(len(known), len(errors), "component")
+        return f"exact up to rounding: {exact}; determined by the samples in which a code is zero"
     angles = to_degrees(known)
+    middle, largest = np.median(angles), np.max(angles)
     near = f"{np.sum(angles <= NEAR)} of {count(len(errors), len(errors), 'component')} within {NEAR:g} degrees"
-    return f"median {np.median(angles):.2g} degrees, largest {np.max(angles):.2g}; {near}"
-
-
-def describe_source(model: Any) -> str:
-    """Describe where the errors come from; nothing if there are none."""
-    errors = read_errors(model)
-    if np.all(np.isnan(errors)):
-        return ""
-    if np.nanmax(errors) < EXACT:
-        return "determined by the samples in which a code is zero"
-    return "estimated by fits to parts of the samples"
+    source = "estimated by fits to parts of the samples"
+    return f"median {middle:.2g} degrees, largest {largest:.2g}; {near}; {source}"
 
 
 def describe_size(model: Any) -> str:
@@ -85,11 +78,11 @@ def count(n_shown: int, n: int, noun: str) -> str:
 
 def list_facts(model: Any) -> Iterator[tuple[str, str]]:
     """List what happened in the fit: labels and phrases."""
-    source, passes = describe_source(model), f"{model.n_passes_:,.1f}".removesuffix(".0")
+    passes = f"{model.n_passes_:,.1f}".removesuffix(".0")
     density = format_percent(float(np.mean(to_numpy(model.density_))))
     yield "fit", f"{'converged' if model.converged_ else 'did not converge'}: {model.status_}"
     yield "iterations", f"{model.n_iter_:,}; {passes} passes over the samples"
-    yield "errors", describe_errors(model) + (f"; {source}" if source else "")
+    yield "errors", describe_errors(model)
     yield "codes", f"{density} are not zero; noise of standard deviation {model.noise_std_:.2g}"
 
 
