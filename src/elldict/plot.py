@@ -88,7 +88,7 @@ def atoms(
         ax = ax or figures.open_axes(8.0, min(6.0, 1.6 + 0.12 * len(index)))
         figures.draw_map(ax, shown, index)
         note = "each scaled to its largest entry; blue positive, orange negative"
-    figures.set_title(ax, summary.count(len(index), len(found), "component"), note)
+    figures.set_title(ax, summary.count(len(found), "component", len(index)), note)
     return ax
 
 
@@ -174,7 +174,7 @@ def convergence(model: Any, *, quantity: str = "step", ax: Axes | None = None) -
     figures.frame(ax, whole=True)
     ended = "Converged" if model.converged_ else "Not converged"
     note = "bands: stages, each with its own objective or samples"
-    figures.set_title(ax, f"{ended} after {summary.count(model.n_iter_, model.n_iter_, 'iteration')}", note)
+    figures.set_title(ax, f"{ended} after {summary.count(model.n_iter_, 'iteration')}", note)
     return ax
 
 
@@ -221,7 +221,7 @@ def codes(
         raise ValueError(f"first={first!r} and n_samples={n_samples!r} must select some of the {r} samples of X.")
     places = np.arange(first, min(first + most, r)) if over_time else reading.spread(r, most)
     _, Z = reading.read_samples(model, X, places)
-    title = f"Codes of {summary.count(len(index), model.n_components_, 'component')}"
+    title = f"Codes of {summary.count(model.n_components_, 'component', len(index))}"
     if over_time:
         ax = ax or figures.open_axes(8.0, 1.2 + 0.45 * len(index))
         figures.draw_series(ax, Z[:, index], [str(i) for i in index], places)
@@ -268,7 +268,7 @@ def loadings(found: Any, *, names: Sequence[str] | None = None, ax: Axes | None 
         panel.set_yticks(range(len(rows)), [texts[row] if factor == 0 else "" for row in rows], parse_math=False)
         panel.set_title(f"factor {factor + 1}", size="medium")
     source = "no standard errors" if wrong is None else f"bars: twice the standard error over {found.error_source}"
-    title = f"Loadings of {summary.count(len(rows), len(values), 'variable')}"
+    title = f"Loadings of {summary.count(len(values), 'variable', len(rows))}"
     figures.set_title(ax, title, f"blue positive, orange negative; {source}")
     return ax
 
@@ -297,10 +297,10 @@ def stability(found: Any, *, threshold: float = 0.9, ax: Axes | None = None) -> 
     counts = found.count_stable(threshold)
     figures.draw_stability(ax, found, counts, threshold)
     best, k, n_splits = max(counts), found.n_components[0], found.n_splits
-    note = f"similarity in {summary.count(n_splits, n_splits, 'random pair')} of halves"
+    note = f"similarity in {summary.count(n_splits, 'random pair')} of halves"
     if len(counts) == 1:
-        title, bars = f"{best} of {summary.count(k, k, 'component')}", "bars: standard deviation"
+        title, bars = f"{best} of {summary.count(k, 'component')}", "bars: standard deviation"
     else:
-        title, bars = f"At most {summary.count(best, best, 'component')}", "numbers: stable ones"
+        title, bars = f"At most {summary.count(best, 'component')}", "numbers: stable ones"
     figures.set_title(ax, f"{title} {'is' if best == 1 else 'are'} stable", f"{note}; {bars}")
     return ax

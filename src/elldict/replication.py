@@ -111,7 +111,7 @@ class Stability:
             Lines of text.
         """
         drawn = {None: "whole groups", 1: "single samples"}.get(self.blocks, f"blocks of {self.blocks} samples")
-        pairs = f"{count(self.n_splits, self.n_splits, 'random pair')} of halves"
+        pairs = f"{count(self.n_splits, 'random pair')} of halves"
         lines = [f"Stability of components: {pairs}, {drawn} at a time", ""]
         lines.append(f"  n_components   stable (>= {STABLE:g})   median   lowest   spread")
         counts, best = self.count_stable(), self.best

@@ -56,11 +56,11 @@ def describe_errors(model: Any) -> str:
     if len(known) == 0:
         return NOT_ESTIMATED
     if np.max(known) < EXACT:
-        exact = count(len(known), len(errors), "component")
+        exact = count(len(errors), "component", len(known))
         return f"exact up to rounding: {exact}; determined by the samples in which a code is zero"
     angles = to_degrees(known)
     middle, largest = np.median(angles), np.max(angles)
-    near = f"{np.sum(angles <= NEAR)} of {count(len(errors), len(errors), 'component')} within {NEAR:g} degrees"
+    near = f"{np.sum(angles <= NEAR)} of {count(len(errors), 'component')} within {NEAR:g} degrees"
     source = "estimated by fits to parts of the samples"
     return f"median {middle:.2g} degrees, largest {largest:.2g}; {near}; {source}"
 
@@ -68,12 +68,13 @@ def describe_errors(model: Any) -> str:
 def describe_size(model: Any) -> str:
     """Describe the shape of the problem in a phrase."""
     m, n, r = model.n_components_, model.n_features_in_, model.n_samples_seen_
-    return f"{count(m, m, 'component')} of {count(n, n, 'feature')}, from {r:,} samples"
+    return f"{count(m, 'component')} of {count(n, 'feature')}, from {r:,} samples"
 
 
-def count(n_shown: int, n: int, noun: str) -> str:
-    """Format how many of n things are shown."""
-    return f"{n_shown:,} of {n:,} {noun}s" if n_shown < n else f"{n:,} {noun}{'' if n == 1 else 's'}"
+def count(n: int, noun: str, n_shown: int | None = None) -> str:
+    """Format a number of things, and how many of them are shown if these are fewer."""
+    shown = "" if n_shown is None or n_shown == n else f"{n_shown:,} of "
+    return f"{shown}{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def list_facts(model: Any) -> Iterator[tuple[str, str]]:

@@ -21,9 +21,6 @@ from elldict.summary import EXACT, describe_errors, format_error, read_errors, t
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Show = Callable[[str], None]
-"""Called with what is computed next."""
-
 
 @dataclass(frozen=True)
 class Recovery:
@@ -48,7 +45,7 @@ class Separation:
 
 
 def make_demo(
-    show: Show = lambda _: None,
+    show: Callable[[str], None] = lambda _: None,
     *,
     n_samples: int = 20_000,
     n_features: int = 50,
@@ -58,8 +55,8 @@ def make_demo(
 ) -> str:
     """Compute the studies and make the page; with these sizes it takes some seconds.
 
-    Simulated samples have noise of several standard deviations, relative to codes that are not zero; `n_patches` of
-    each of two photographs are reduced to `n_components`.
+    `show` is called with what is computed next. The standard deviations in `noise` are relative to codes that are not
+    zero; `n_patches` of each of two photographs are reduced to `n_components`.
     """
     began = time.perf_counter()
     show("recovering simulated components")

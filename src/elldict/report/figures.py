@@ -86,10 +86,11 @@ def divide(axes: Axes, n: int, n_columns: int) -> list[Axes]:
 
 def paint(components: Array) -> Pixels:
     """Paint components (m, ...), each scaled to its largest entry: blue is positive, orange negative."""
-    scaled = scale(components)
-    positive, negative = require("matplotlib.colors").to_rgba_array([POSITIVE, NEGATIVE])[:, :3]
-    color = np.where(scaled[..., None] > 0, positive, negative)
-    return np.asarray(np.round(255 * (1 + np.abs(scaled)[..., None] * (color - 1))), dtype=np.uint8)
+    colors = [NEGATIVE, "white", POSITIVE]
+    shades = require("matplotlib.colors").LinearSegmentedColormap.from_list(
+        "signs", colors, N=511
+    )  # odd: zero is white
+    return np.asarray(shades((1 + scale(components)) / 2, bytes=True)[..., :3])
 
 
 def paint_images(images: Array) -> Pixels:

@@ -61,7 +61,7 @@ def make_report(
         kind=kind,
         tiles=tiles,
         map=embed_image(figures.paint(summary.read_components(model))) if kind == "map" else "",
-        shown=summary.count(len(tiles), model.n_components_, "component"),
+        shown=summary.count(model.n_components_, "component", len(tiles)),
         is_color=shape is not None and len(shape) == 3,
         has_angles=bool(np.any(errors >= summary.EXACT)),
         errors=embed_drawing(lambda axes: plot.errors(model, ax=axes), "Error of each component"),
