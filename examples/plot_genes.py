@@ -67,7 +67,7 @@ print(f"{np.sum(~stable)} others: mean F1 {scores[~stable].mean():.2f}")
 # %%
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(13, 4.8), layout="constrained")
-path.plot(ax=left)
+elldict.plot.stability(path, ax=left)
 right.scatter(stability, scores, c=np.where(stable, "#4338ca", "#9a9ca6"), s=60, edgecolor="white")
 right.axvline(0.9, color="#4338ca", ls="--", lw=1)
 right.set(xlabel="stability of a component", ylabel="F1 with a true regulator", xlim=(0, 1.03), ylim=(0, 1.03))

@@ -22,7 +22,7 @@ print(path)
 
 # %%
 figure, ax = plt.subplots(figsize=(9, 5), layout="constrained")
-path.plot(ax=ax)
+elldict.plot.stability(path, ax=ax)
 plt.show()
 
 # %%

@@ -17,7 +17,8 @@ from typer.main import get_command
 
 import elldict
 from elldict import LpDictionaryLearning, LpICA, cli, load
-from elldict.cli.messages import name_option, reword, translate
+from elldict.cli.commands import app
+from elldict.cli.messages import name_option, reword, run, translate
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.history import Recorder
 
@@ -51,11 +52,11 @@ def ask(capsys, tmp_path, monkeypatch, samples, fitted):
     pd.DataFrame(samples, columns=NAMES).to_csv("x.csv", index=False)
     fitted.save("model.npz")
 
-    def run(*arguments):
-        code = cli.run([str(argument) for argument in arguments])
+    def ask(*arguments):
+        code = run([str(argument) for argument in arguments])
         return Outcome(code, *capsys.readouterr())
 
-    return run
+    return ask
 
 
 def is_refused(outcome, *words):
@@ -166,7 +167,7 @@ def test_groups_of_a_column_are_those_of_a_file_and_no_feature(ask, samples):
 
 
 def test_every_parameter_of_a_fit_has_an_option():
-    options = {name for option in get_command(cli.app).commands["fit"].params for name in option.opts}
+    options = {name for option in get_command(app).commands["fit"].params for name in option.opts}
     parameters = {*LpDictionaryLearning().get_params(), *LpICA().get_params()} - {"verbose"}
     assert {name_option(name) for name in parameters if not name.startswith("transform")} <= options
 
@@ -329,7 +330,7 @@ def test_broken_streams_end_in_one_way(ask, tmp_path):
 def test_help_and_mistakes_do_not_wait_for_numerical_libraries(tmp_path):
     check = f"""
 import sys
-from {cli.__name__} import run
+from {cli.__name__}.messages import run
 codes = [run([]), run(["fit", "--help"]), run(["--version"]), run(["fit"]), run(["fit", "x", "-o", "nowhere/m"])]
 found = {{"numpy", "scipy", "sklearn", "pyarrow", "elldict.estimator"}} & set(sys.modules)
 print("codes", codes, "imported", found)

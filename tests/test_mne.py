@@ -114,7 +114,7 @@ def test_warnings_are_issued_once_with_numbers_of_mne_at_the_line_of_the_user(ra
 def test_mistakes_are_named(raw, monkeypatch):
     with pytest.raises(TypeError, match="expected Raw or Epochs"):
         fit_ica(raw.get_data())
-    with pytest.raises(TypeError, match="no parameter 'method'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'method'"):
         fit_ica(raw, method="picard")
     monkeypatch.setitem(sys.modules, "mne", None)
     with pytest.raises(ImportError, match="pip install"):

@@ -156,7 +156,7 @@ def list_commands():
     """Arguments and options of every command, without their help."""
     from typer.main import get_command  # noqa: PLC0415
 
-    from elldict.cli import app  # noqa: PLC0415
+    from elldict.cli.commands import app  # noqa: PLC0415
 
     group = get_command(app)
     yield from list_options("elldict", group, app.registered_callback.callback)

@@ -9,7 +9,7 @@ import pytest
 from sklearn.decomposition import PCA, FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict import LpDictionaryLearning, LpICA, halves, replication
+from elldict import LpDictionaryLearning, LpICA, halves, plot, replication
 from elldict.checkpoint import CheckpointError
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.halves import Components, divide
@@ -283,7 +283,7 @@ def test_plot_shows_every_component_and_counts_stable_ones():
     rng, sizes = np.random.default_rng(0), (3, 7, 5)
     splits = tuple(np.clip(rng.random((4, k)) + 0.2, 0, 1) for k in sizes)
     found = Stability(sizes, (), (), splits, 1)
-    ax = found.plot(threshold=0.7)
+    ax = plot.stability(found, threshold=0.7)
     heights = np.concatenate([dots.get_offsets()[:, 1] for dots in ax.collections])
     np.testing.assert_allclose(np.sort(heights), np.sort(np.concatenate(found.values)))
     assert ax.get_title(loc="left") == f"At most {max(found.count_stable(0.7))} components are stable"

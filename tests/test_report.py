@@ -15,7 +15,6 @@ pytest.importorskip("jinja2")
 
 from matplotlib.image import imread
 
-import elldict
 from elldict import LpDictionaryLearning, LpICA
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.report import demo
@@ -122,16 +121,12 @@ def test_report_replaces_no_other_file(model, samples, tmp_path):
 
 
 def test_demo_shows_what_it_computed(monkeypatch):
-    monkeypatch.setattr(elldict, "LpDictionaryLearning", LpDictionaryLearning)
-    monkeypatch.setattr(elldict, "LpICA", LpICA)
-    small = {"N_SAMPLES": 4000, "N_FEATURES": 20, "NOISE": (0.0, 0.3), "N_PATCHES": 1500, "N_COMPONENTS": 12}
-    for name, value in small.items():
-        monkeypatch.setattr(demo, name, value)
     kept = []
     for name in ("recover", "separate"):
         compute = getattr(demo, name)
-        monkeypatch.setattr(demo, name, lambda *args, compute=compute: kept.append(compute(*args)) or kept[-1])
-    text = Page(demo.make_demo()).text
+        monkeypatch.setattr(demo, name, lambda compute=compute, **sizes: kept.append(compute(**sizes)) or kept[-1])
+    html = demo.make_demo(n_samples=4000, n_features=20, noise=(0.0, 0.3), n_patches=1500, n_components=12)
+    text = Page(html).text
     (plain, exact), (_, best), signals = kept
     assert (format_error(exact.true), format_error(exact.estimated)) == ("exact", "exact")
     # the mean of 190 squared angles has a relative standard deviation of sqrt(2 / 190) = 0.1, its estimate a larger one

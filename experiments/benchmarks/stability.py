@@ -33,9 +33,10 @@ def measure(cell: Cell) -> Row:
     half, other = np.sort(order[: len(X) // 2]), np.sort(order[len(X) // 2 :])
     result, seconds = study.time_it(lambda: find_path(X[half], path, cell["splits"]))
     counts = []
-    for k, mixing, is_stable in zip(path, result.mixing, result.stable(), strict=True):
+    for k, mixing, values in zip(path, result.mixing, result.values, strict=True):
         model, _ = study.time_it(lambda: LpDictionaryLearning(k, whiten=True, center=True).fit(X[other]))  # noqa: B023
         is_found = match_atoms(mixing.T, model.components_).cosines > FOUND
+        is_stable = values >= 0.9
         counts.append([np.sum(is_stable), np.sum(is_stable & is_found), np.sum(is_found)])
     return {"counts": counts, "seconds": seconds}
 

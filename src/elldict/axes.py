@@ -23,12 +23,6 @@ from elldict.validation import is_number
 
 __all__ = ["Axes", "describe_axes"]
 
-GAUSSIAN_CUBE = 2 * math.sqrt(2 / math.pi)
-"""E |x|^3 of a Gaussian x of unit variance."""
-
-N_LISTED, ROOM = 20, 40
-"""Components in a printed table, and characters for the names on each side of one: what fits on a screen."""
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Axes:
@@ -80,7 +74,7 @@ class Axes:
             Lines of text.
         """
         chosen = np.argsort(-self.strength, kind="stable") if order is None else np.asarray(order, dtype=np.intp)
-        shown = chosen[: most or (N_LISTED if order is None else len(chosen))]
+        shown = chosen[: most or (20 if order is None else len(chosen))]
         lines = ["axis  strength  error  strongest samples"]
         for axis in shown:
             sides = [("+", self.positive[axis]), ("-", self.negative[axis])]
@@ -144,8 +138,9 @@ def describe_axes(model: Any, X: Any, names: Sequence[Any] | None = None, *, n_s
     sides = zip(found.largest.values.T, found.largest.index.T, strict=True)
     listed = [(codes[codes > 0], name_samples(names, index[codes > 0])) for codes, index in sides]
     up, down = listed[: len(unmixing)], listed[len(unmixing) :]
+    gaussian = 2 * math.sqrt(2 / math.pi)  # E |x|^3 for unit variance
     return Axes(
-        strength=found.cubes / X.shape[0] / GAUSSIAN_CUBE,
+        strength=found.cubes / X.shape[0] / gaussian,
         error=read_errors(model),
         positive=tuple(named for _, named in up),
         negative=tuple(named for _, named in down),
@@ -201,7 +196,7 @@ def name_samples(names: Sequence[Any] | None, index: Index) -> tuple[str, ...]:
     return tuple(str(i) if names is None else make_readable(" ".join(str(names[i]).split())) for i in index)
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Join as many names as there is room for, and at least the first."""
+def join_names(names: Sequence[str], room: int = 40) -> str:
+    """Join as many names as there is room for in these characters, and at least the first."""
     ends = np.cumsum([len(name) + 2 for name in names]) - 2
-    return ", ".join(names[: max(1, int(np.sum(ends <= ROOM)))])
+    return ", ".join(names[: max(1, int(np.sum(ends <= room)))])

@@ -14,14 +14,7 @@ from elldict.estimator import LpEstimator
 from elldict.exceptions import find_stack_level
 from elldict.samples.arrays import to_numpy
 from elldict.transform import are_zero, keep_above, keep_largest, keep_linear, shrink
-from elldict.validation import (
-    BOOLEAN,
-    SHARED_RULES,
-    InvalidParameterError,
-    Rules,
-    allow,
-    allow_number,
-)
+from elldict.validation import BOOLEAN, SHARED_RULES, InvalidParameterError, Rules, allow, allow_number
 from elldict.warnings import Finding
 
 __all__ = ["LpDictionaryLearning"]
@@ -40,12 +33,11 @@ class LpDictionaryLearning(LpEstimator):
         Number of atoms. None: the number of directions in which X varies. Fewer are sought in all directions of X by
         the l_p norm alone, or with ``whiten=True`` in its first principal directions.
     p : float, default=3
-        Exponent of the l_p norm, in the range (0, 60] except 2. Above 2 the norm is maximised. Below 2 it is minimised,
-        which needs ``solver='auto'``, and ``whiten=True`` for fewer atoms than features.
+        Exponent of the l_p norm, in the range (0, 60] except 2. Below 2 the norm is minimised, which needs
+        ``solver='auto'``, and ``whiten=True`` for fewer atoms than features.
     solver : {'auto', 'power'}, default='auto'
         'auto': Newton steps for pairs of atoms, first on subsamples, from starts that do not depend on a seed. 'power':
-        the generalized power method of the paper, from a random start, for sparse codes only; it uses the l_p norm
-        alone.
+        the generalized power method of the paper for the l_p norm alone, from a random start, for sparse codes only.
     refine : {'auto', 'sparse-corruption'} or None, default='auto'
         Stage after the l_p norm. 'auto': maximum likelihood, unless it does not improve on the l_p norm for held-out
         samples. With ``solver='power'``, or fewer atoms than directions, there is none. 'sparse-corruption': the
@@ -64,8 +56,8 @@ class LpDictionaryLearning(LpEstimator):
     whiten : bool, default=False
         Whether to whiten the samples. Needed if the atoms are not orthogonal.
     standardize : bool, default=False
-        Whether to divide features by their standard deviation. Useful if features have different
-        units; `components_` and codes are those of samples in the units of X.
+        Whether to divide features by their standard deviation. Useful if features have different units; `components_`
+        and codes are those of samples in the units of X.
     max_iter : int, default=1000
         Maximum number of iterations of a climb.
     tol : float, default=1e-6
@@ -210,13 +202,14 @@ class LpDictionaryLearning(LpEstimator):
                 f"n_components={self.n_components} is larger than the number of features, {shape[1]}: atoms are "
                 "linearly independent."
             )
-        if self.n_components is not None and self.n_components < shape[1] and self.p < 2 and not self.whiten:
+        has_fewer = self.n_components is not None and self.n_components < shape[1]
+        if has_fewer and self.p < 2 and not self.whiten:
             raise InvalidParameterError(
                 f"The 'p' parameter of {type(self).__name__} must be above 2 for fewer components than features "
                 "without whitening: directions of small variance have the smallest norm. Got "
                 f"{self.p!r} instead. Use whiten=True, or n_components=None."
             )
-        if self.n_components is not None and self.n_components < shape[1] and self.refine == "sparse-corruption":
+        if has_fewer and self.refine == "sparse-corruption":
             raise InvalidParameterError(
                 f"The 'n_components' parameter of {type(self).__name__} must be None with refine='sparse-corruption': "
                 f"errors of entries are recognised by what no atom explains. Got {self.n_components} instead."

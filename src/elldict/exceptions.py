@@ -19,13 +19,10 @@ __all__ = [
     "SmallerTilesWarning",
 ]
 
-MOST_CHARACTERS = (1200, 300)
-"""Characters kept at the beginning of a message about a file, with its name, and at the end, with the remedy."""
-
 
 def make_readable(message: str) -> str:
     """Escape characters that cannot be printed, such as commands to a terminal, and shorten long messages."""
-    first, last = MOST_CHARACTERS
+    first, last = 1200, 300  # a message about a file begins with its name, and ends with the remedy
     if len(message) > first + last:
         message = f"{message[:first]} [... {len(message) - first - last} characters ...] {message[-last:]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)

@@ -46,8 +46,7 @@ class LpICA(LpEstimator):
         samples. With ``solver='power'`` there is none. None: none.
     normalize : {'auto', 'samples'} or None, default='auto'
         Whether samples of large norm are scaled down: a white sample y is divided by the root of ``|y|**2`` plus its
-        median. In recordings, images and word vectors, sources are often large together. 'samples': always. 'auto': if
-        this increases the likelihood of held-out samples. None: never.
+        median. 'samples': always. 'auto': if this increases the likelihood of held-out samples. None: never.
     error_bars : {'auto'} or bool, default='auto'
         Whether `atom_error_` is estimated, by fits to parts of the samples, which take about as long as the fit.
         'auto': True, except for ``solver='power'`` without `groups`.
@@ -80,16 +79,8 @@ class LpICA(LpEstimator):
         in FastICA. Not set with ``whiten=False``.
     n_components_ : int
         Number of sources.
-    n_features_in_ : int
-        Number of features of the samples.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X is a data frame with string names.
     objective_ : float
         Mean of ``|source|**p`` over samples and sources of unit variance.
-    n_iter_ : int
-        Number of iterations, summed over all climbs.
-    n_passes_ : float
-        Number of passes over all samples.
     density_ : ndarray of shape (n_components_,)
         Fraction of values of each source that are not zero, for sources that are zero or Gaussian, plus Gaussian noise;
         1 for sub-Gaussian sources.
@@ -102,18 +93,10 @@ class LpICA(LpEstimator):
     atom_error_ : ndarray of shape (n_components_,)
         Estimated error ``1 - cos(angle)**4`` of each column of `mixing_`, whose rows are divided by the standard
         deviations of the features if these are standardised; NaN if not estimated.
-    converged_ : bool
-        Whether the fit converged.
-    status_ : str
-        Why the fit ended, and what it maximised.
     refined_ : str or None
         'likelihood' if sources maximise the likelihood, None if they are those of the l_p norm or another pilot.
-    history_ : tuple of Iteration
-        All iterations.
-    warnings_ : tuple of (str, str)
-        Category and message of each warning of the fit.
-    n_samples_seen_ : int
-        Number of samples of the fit.
+    n_features_in_, feature_names_in_, n_samples_seen_, n_iter_, n_passes_, converged_, status_, history_, warnings_
+        As those of :class:`~elldict.LpDictionaryLearning`.
 
     See Also
     --------

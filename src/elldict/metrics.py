@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from sklearn.utils import check_array
+
+from elldict.samples.arrays import to_numpy
+from elldict.samples.whitening import find_scales
 
 __all__ = ["AtomMatch", "frobenius_error", "match_atoms", "recovery_error", "sphere_error"]
 
@@ -148,34 +151,25 @@ def sphere_error(atom: Array, dictionary: Array) -> float:
 
 def _check_pair(components: Array, dictionary: Array) -> tuple[NDArray[Any], NDArray[Any]]:
     """Check estimated and true atoms, and return them in double precision."""
-    if any(np.iscomplexobj(_to_numpy(array)) for array in (components, dictionary)):
-        raise ValueError("Complex atoms given, expected real ones.")
-    A, D = (np.asarray(_to_numpy(array), dtype=np.float64) for array in (components, dictionary))
+    A, D = (
+        check_array(_to_numpy(array), dtype=np.float64, ensure_2d=False, input_name=name)
+        for name, array in (("components", components), ("dictionary", dictionary))
+    )
     if A.ndim != 2 or D.ndim != 2 or A.shape[1] != D.shape[1] or not 1 <= len(A) <= len(D):
         raise ValueError(
             f"components of shape {A.shape} and dictionary of shape {D.shape}: expected (m, n) and (k, n) with k >= m. "
             "Atoms are rows."
         )
-    for name, rows in (("components", A), ("dictionary", D)):
-        if not np.all(np.isfinite(rows)):
-            raise ValueError(f"{name} holds NaN or infinity.")
     return A, D
 
 
 def _normalize_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Divide rows by their norms; zeros remain zeros."""
-    largest = np.max(np.abs(rows), axis=1, keepdims=True)
-    rows = rows / np.where(largest > 0, largest, 1.0)  # squares do not overflow or underflow
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
+    rows = rows / (np.max(np.abs(rows)) or 1.0)  # squares do not overflow or underflow
+    return np.asarray(rows / find_scales(np.sum(rows**2, axis=1))[:, None])
 
 
 def _to_numpy(array: Array) -> NDArray[Any]:
     """Convert an array of any library or device to NumPy."""
-    if array_api_compat.is_torch_array(array):
-        return np.asarray(array.detach().cpu())
-    if array_api_compat.is_cupy_array(array):
-        return np.asarray(array.get())
-    if hasattr(array, "__dlpack__") and not array_api_compat.is_numpy_array(array):
-        return np.from_dlpack(array, device="cpu")
-    return np.asarray(array)
+    is_other = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray)
+    return to_numpy(array) if is_other else np.asarray(array)

@@ -14,12 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_ica"]
 
-FIXED = {"n_components", "whiten"}
-"""Parameters of LpICA that follow from the principal components of MNE-Python."""
-
-LOOSE = 1e3
-"""Tolerance with which FastICA ends after one iteration, without a warning: its steps are below 2."""
-
 
 def fit_ica(
     inst: Any,
@@ -98,8 +92,11 @@ def fit_ica(
     >>> ica.exclude, scores = ica.find_bads_eog(raw)  # doctest: +SKIP
     >>> cleaned = ica.apply(raw.copy())  # doctest: +SKIP
     """
-    mne = import_mne()
-    check_options(options)
+    try:
+        import mne  # noqa: PLC0415  optional
+    except ImportError as error:
+        raise ImportError("elldict.mne needs MNE-Python: pip install 'mne>=1.9'") from error
+    model = LpICA(whiten="unit-variance", **options)
     is_raw = isinstance(inst, mne.io.BaseRaw)
     if not is_raw and not isinstance(inst, mne.BaseEpochs):
         raise TypeError(f"inst is of type {type(inst).__name__}, expected Raw or Epochs of MNE-Python.")
@@ -107,36 +104,17 @@ def fit_ica(
     if not is_raw and (given := [name for name, value in within.items() if value is not None]):
         raise ValueError(f"{given[0]} is for continuous recordings, found Epochs. Use inst.crop() or inst.drop_bad().")
     within |= {"reject_by_annotation": reject_by_annotation}
-    ica = mne.preprocessing.ICA(
-        n_components, noise_cov=noise_cov, method="fastica", max_iter=1, fit_params={"tol": LOOSE}, random_state=0
-    )
+    # steps of FastICA are below 2, so that it ends after one iteration without a warning
+    once: dict[str, Any] = {"max_iter": 1, "fit_params": {"tol": 1e3}, "random_state": 0}
+    ica = mne.preprocessing.ICA(n_components, noise_cov=noise_cov, method="fastica", **once)
     # only its principal components are used; warnings cannot be filtered here, since filters are those of all threads
     ica.fit(inst, picks=picks, decim=decim, tstep=tstep, **within, verbose="error")
     read = read_raw if is_raw else read_epochs
-    model = LpICA(ica.n_components_, **options)
+    model.set_params(n_components=ica.n_components_)
     model._sorts_by_variance = True
     model.fit((ica.mixing_matrix_ @ read(ica, inst, decim or 1, within)).T)
     keep_components(ica, model)
     return (ica, model) if return_model else ica
-
-
-def import_mne() -> Any:
-    """Import MNE-Python, which is optional."""
-    try:
-        import mne  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("elldict.mne needs MNE-Python: pip install 'mne>=1.9'") from error
-    return mne
-
-
-def check_options(options: dict[str, Any]) -> None:
-    """Raise an error for options that are not parameters of LpICA, or that `fit_ica` sets itself."""
-    known = set(LpICA().get_params()) - FIXED
-    if unknown := sorted(set(options) - known):
-        raise TypeError(
-            f"fit_ica() has no parameter {unknown[0]!r}. Its options are the parameters {', '.join(sorted(known))} of "
-            "LpICA."
-        )
 
 
 def read_raw(ica: ICA, raw: Any, decim: int, within: dict[str, Any]) -> Array:

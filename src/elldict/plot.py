@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["atoms", "codes", "convergence", "errors", "loadings", "stability"]
 
-MOST_LABELS = 60
-"""Images up to which each has its number and error below."""
-
-MOST_CONSECUTIVE = 1000
-"""Samples in series of codes."""
-
-MOST_ROWS, MOST_FACTORS = 40, 8
-"""Loadings whose names can be read, and factors beside each other."""
-
 
 def atoms(
     model: Any,
@@ -76,14 +67,17 @@ def atoms(
     check_is_fitted(model)
     labels, found = summary.find_names(model, names), summary.read_components(model)
     kind, shape = reading.choose_kind(kind, shape, labels, found.shape[1])
-    index = reading.choose_components(which, len(found), reading.MOST[kind])
-    shown, texts = found[index], [summary.label_component(model, i) for i in index]
+    most = {"images": 400, "bars": 12, "map": len(found)}[kind]
+    index = reading.choose_components(which, len(found), most)
+    shown, known = found[index], summary.read_errors(model)
+    texts = [str(i) if np.isnan(known[i]) else f"{i}: {summary.format_error(known[i])}" for i in index]
     n_columns = figures.choose_columns(len(index))
     n_rows = math.ceil(len(index) / n_columns)
     if kind == "images":
         assert shape is not None
         ax = ax or figures.open_axes(max(4.0, min(9.0, 0.9 * n_columns)), max(1.5, min(9.0, 1.2 * n_rows)))
-        figures.draw_images(ax, shown.reshape(-1, *shape), n_columns, texts if len(index) <= MOST_LABELS else [])
+        legible = texts if len(index) <= 60 else []
+        figures.draw_images(ax, shown.reshape(-1, *shape), n_columns, legible)
         note = "each scaled to its largest entry" + ("" if len(shape) == 3 else "; blue positive, orange negative")
     elif kind == "bars":
         ax = ax or figures.open_axes(max(4.0, 2.4 * n_columns), 0.6 + 2 * n_rows)
@@ -94,7 +88,7 @@ def atoms(
         ax = ax or figures.open_axes(8.0, min(6.0, 1.6 + 0.12 * len(index)))
         figures.draw_map(ax, shown, index)
         note = "each scaled to its largest entry; blue positive, orange negative"
-    figures.set_title(ax, figures.count(len(index), len(found), "component"), note)
+    figures.set_title(ax, summary.count(len(found), "component", len(index)), note)
     return ax
 
 
@@ -119,9 +113,24 @@ def errors(model: Any, *, within: float = summary.NEAR, ax: Axes | None = None) 
     if not 0 < within <= 90:
         raise ValueError(f"within must be an angle in the range (0, 90]. Got {within!r} instead.")
     ax = ax or figures.open_axes(7.0, 3.8)
-    angles = summary.read_angles(model)
-    figures.draw_errors(ax, summary.read_errors(model), angles, within)
-    figures.set_title(ax, figures.describe_near(angles, within), summary.describe_errors(model))
+    known = summary.read_errors(model)
+    numbers, angles, exact = np.arange(len(known)), summary.to_degrees(known), known < summary.EXACT
+    lowest = float(np.nanmin(np.r_[angles[~exact], within])) / 2
+    ax.axhline(within, color=figures.POSITIVE, linewidth=1, linestyle=(0, (5, 4)), alpha=0.7)
+    size = 5.0 if len(known) <= 100 else 3.0
+    for some, color in ((angles <= within, figures.POSITIVE), (angles > within, figures.WEAK)):
+        ax.plot(numbers[some & ~exact], angles[some & ~exact], "o", color=color, markersize=size)
+    ax.plot(numbers[exact], np.full(np.sum(exact), 1.2 * lowest), "v", color=figures.POSITIVE, markersize=size)
+    ax.set(yscale="log", ylim=(lowest, 100), xlabel="component", ylabel="estimated error")
+    ticks = {angle: f"{angle:g}°" for angle in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 90) if angle > 1.5 * lowest}
+    if np.any(exact):
+        ticks[1.2 * lowest] = "exact"
+    ax.set_yticks(list(ticks), list(ticks.values()))
+    ax.set_yticks([], minor=True)
+    figures.frame(ax, whole=True)
+    near = f"{np.sum(angles <= within)} of {len(angles)} components within {within:g}°"
+    title = "Errors were not estimated" if np.all(np.isnan(known)) else near
+    figures.set_title(ax, title, "angle between each component and the true one; triangles: exact")
     return ax
 
 
@@ -147,10 +156,25 @@ def convergence(model: Any, *, quantity: str = "step", ax: Axes | None = None) -
     if quantity not in ("step", "objective"):
         raise ValueError(f"quantity must be 'step' or 'objective'. Got {quantity!r} instead.")
     ax = ax or figures.open_axes(7.0, 3.8)
-    figures.draw_convergence(ax, model.history_, quantity)
+    stages = np.array([iteration.stage for iteration in model.history_], dtype=int)
+    values = np.array([getattr(iteration, quantity) for iteration in model.history_])
+    for stage in np.unique(stages):
+        some = np.flatnonzero(stages == stage)
+        if stage % 2 == 0:
+            ax.axvspan(some[0] + 0.5, some[-1] + 1.5, color=figures.BAND, zorder=0, linewidth=0)
+        y = values[some] - (values[some[-1]] if quantity == "objective" else 0)
+        ax.plot(some + 1, y, "-o", color=figures.POSITIVE, markersize=3.5, linewidth=1.3)
+    if quantity == "step" and np.any(values > 0):
+        ax.set_yscale("log")
+        ax.set_yticks([], minor=True)
+        if np.max(values) < 100 * np.min(values[values > 0]):
+            figures.label_values(ax)
+    labels = {"step": "size of the step", "objective": "objective, relative to the end of its stage"}
+    ax.set(xlabel="iteration", ylabel=labels[quantity])
+    figures.frame(ax, whole=True)
     ended = "Converged" if model.converged_ else "Not converged"
     note = "bands: stages, each with its own objective or samples"
-    figures.set_title(ax, f"{ended} after {figures.count(model.n_iter_, model.n_iter_, 'iteration')}", note)
+    figures.set_title(ax, f"{ended} after {summary.count(model.n_iter_, 'iteration')}", note)
     return ax
 
 
@@ -190,14 +214,14 @@ def codes(
         samples, they are those of normalised codes.
     """
     check_is_fitted(model)
-    index = reading.choose_components(which, model.n_components_, reading.MOST_CODES)
+    index = reading.choose_components(which, model.n_components_, 12)
     X = model._check_samples(X, "plot.codes")
-    r, most = X.shape[0], n_samples or (MOST_CONSECUTIVE if over_time else reading.MOST_SAMPLES)
+    r, most = X.shape[0], n_samples or (1000 if over_time else 5000)
     if most < 1 or not 0 <= first < r:
         raise ValueError(f"first={first!r} and n_samples={n_samples!r} must select some of the {r} samples of X.")
     places = np.arange(first, min(first + most, r)) if over_time else reading.spread(r, most)
-    Z = reading.encode(model, reading.take_rows(X, places))
-    title = f"Codes of {figures.count(len(index), model.n_components_, 'component')}"
+    _, Z = reading.read_samples(model, X, places)
+    title = f"Codes of {summary.count(model.n_components_, 'component', len(index))}"
     if over_time:
         ax = ax or figures.open_axes(8.0, 1.2 + 0.45 * len(index))
         figures.draw_series(ax, Z[:, index], [str(i) for i in index], places)
@@ -230,13 +254,13 @@ def loadings(found: Any, *, names: Sequence[str] | None = None, ax: Axes | None 
         The axes, with panels inside of them: the first 8 factors, and the 40 rows of largest communality, sorted by the
         factor of their largest loading. Loadings within twice their standard error are grey.
     """
-    values, k = to_numpy(found.loadings).astype(np.float64), min(found.loadings.shape[1], MOST_FACTORS)
+    values, k = to_numpy(found.loadings).astype(np.float64), min(found.loadings.shape[1], 8)
     wrong = None if found.standard_errors is None else to_numpy(found.standard_errors)
     known = found.names if names is None else names
     texts = [summary.shorten(str(name)) for name in (range(len(values)) if known is None else known)]
     if len(texts) != len(values):
         raise ValueError(f"names must have one entry per row, {len(values)}. Got {len(texts)} instead.")
-    rows = figures.sort_rows(values, MOST_ROWS)
+    rows = figures.sort_rows(values, 40)
     ax = ax or figures.open_axes(2.2 + max(1.75 * k, 3.0), 1.4 + 0.21 * max(len(rows), 6))
     reach = 1.05 * float(np.max(np.abs(values[rows, :k]) + (0 if wrong is None else 2 * wrong[rows, :k])))
     for factor, panel in enumerate(figures.divide(ax, k, k)):
@@ -244,7 +268,7 @@ def loadings(found: Any, *, names: Sequence[str] | None = None, ax: Axes | None 
         panel.set_yticks(range(len(rows)), [texts[row] if factor == 0 else "" for row in rows], parse_math=False)
         panel.set_title(f"factor {factor + 1}", size="medium")
     source = "no standard errors" if wrong is None else f"bars: twice the standard error over {found.error_source}"
-    title = f"Loadings of {figures.count(len(rows), len(values), 'variable')}"
+    title = f"Loadings of {summary.count(len(values), 'variable', len(rows))}"
     figures.set_title(ax, title, f"blue positive, orange negative; {source}")
     return ax
 
@@ -273,10 +297,10 @@ def stability(found: Any, *, threshold: float = 0.9, ax: Axes | None = None) -> 
     counts = found.count_stable(threshold)
     figures.draw_stability(ax, found, counts, threshold)
     best, k, n_splits = max(counts), found.n_components[0], found.n_splits
-    note = f"similarity in {figures.count(n_splits, n_splits, 'random pair')} of halves"
+    note = f"similarity in {summary.count(n_splits, 'random pair')} of halves"
     if len(counts) == 1:
-        title, bars = f"{best} of {figures.count(k, k, 'component')}", "bars: standard deviation"
+        title, bars = f"{best} of {summary.count(k, 'component')}", "bars: standard deviation"
     else:
-        title, bars = f"At most {figures.count(best, best, 'component')}", "numbers: stable ones"
+        title, bars = f"At most {summary.count(best, 'component')}", "numbers: stable ones"
     figures.set_title(ax, f"{title} {'is' if best == 1 else 'are'} stable", f"{note}; {bars}")
     return ax

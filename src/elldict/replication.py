@@ -1,10 +1,8 @@
 """Stability: how well components are reproduced by fits to random halves of the samples.
 
-The value of a component is the cosine of its columns of `mixing_` in two halves, to which `atom_error_` refers as well:
-a mean cosine of 0.9 corresponds to an error of 14 degrees of the fit to all samples (`elldict.errors.splits`), about
-the angle up to which summaries call a component known. But if a few directions have most of the variance, all columns
-are similar, also those of Gaussian samples. So the codes must be similar, too: where they share less than half of their
-variance, the halves have different components, and the value is the correlation of codes if that is smaller.
+The value of a component is the cosine of its columns of `mixing_` in two halves: 0.9 corresponds to an error of 14
+degrees of the fit to all samples (`elldict.errors.splits`). But if a few directions have most of the variance, all
+columns are similar, also those of Gaussian samples, so the codes must be similar, too.
 """
 
 from __future__ import annotations
@@ -15,13 +13,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from elldict import plot
 from elldict.archive import write_archive
 from elldict.blas import one_blas_thread
 from elldict.checkpoint import describe_samples, read
@@ -34,19 +30,14 @@ from elldict.samples.base import Array, Samples
 from elldict.samples.open import open_source
 from elldict.samples.statistics import compute_statistics
 from elldict.samples.whitening import find_scales
+from elldict.summary import count
 from elldict.validation import check_groups, check_samples, check_weights, draw_seed, is_number
 from elldict.warnings import Finding
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["Stability", "stability"]
 
 STABLE = 0.9
 """Value from which a component is called stable, unless another one is asked for."""
-
-SAME = 0.5**0.5
-"""Correlation of the codes of two fits that makes them the same component: it is larger with no other one."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,21 +87,6 @@ class Stability:
         counts = self.count_stable()
         return min(k for k, count in zip(self.n_components, counts, strict=True) if count == max(counts))
 
-    def stable(self, threshold: float = STABLE) -> tuple[NDArray[np.bool_], ...]:
-        """Find the stable components.
-
-        Parameters
-        ----------
-        threshold : float, default=0.9
-            Smallest value of a stable component.
-
-        Returns
-        -------
-        tuple of ndarray of bool of shape (k,)
-            Whether each component is stable.
-        """
-        return tuple(values >= threshold for values in self.values)
-
     def count_stable(self, threshold: float = STABLE) -> tuple[int, ...]:
         """Count the stable components.
 
@@ -124,7 +100,7 @@ class Stability:
         tuple of int
             Number of stable components.
         """
-        return tuple(int(np.sum(mask)) for mask in self.stable(threshold))
+        return tuple(int(np.sum(values >= threshold)) for values in self.values)
 
     def summary(self) -> str:
         """Make a table with one row per number of components: how many are stable, and the median of their spread.
@@ -135,33 +111,16 @@ class Stability:
             Lines of text.
         """
         drawn = {None: "whole groups", 1: "single samples"}.get(self.blocks, f"blocks of {self.blocks} samples")
-        pairs = f"{self.n_splits} random pair{'s' if self.n_splits > 1 else ''} of halves"
+        pairs = f"{count(self.n_splits, 'random pair')} of halves"
         lines = [f"Stability of components: {pairs}, {drawn} at a time", ""]
         lines.append(f"  n_components   stable (>= {STABLE:g})   median   lowest   spread")
         counts, best = self.count_stable(), self.best
-        for k, values, spread, count in zip(self.n_components, self.values, self.spread, counts, strict=True):
-            mark = "  <- most stable components" if k == best and len(counts) > 1 and count else ""
-            stable = f"{count} of {k}"
+        for k, values, spread, n_stable in zip(self.n_components, self.values, self.spread, counts, strict=True):
+            mark = "  <- most stable components" if k == best and len(counts) > 1 and n_stable else ""
+            stable = f"{n_stable} of {k}"
             numbers = "   ".join(f"{x:6.2f}" for x in (np.median(values), np.min(values), np.median(spread)))
             lines.append(f"  {k:12d}   {stable:>15s}   {numbers}{mark}")
         return "\n".join(lines)
-
-    def plot(self, ax: Axes | None = None, threshold: float = STABLE) -> Axes:
-        """Draw the value of each component, by number of components.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            Axes to draw into. None: those of a new figure.
-        threshold : float, default=0.9
-            Smallest value of a stable component.
-
-        Returns
-        -------
-        matplotlib axes
-            The axes.
-        """
-        return plot.stability(self, ax=ax, threshold=threshold)
 
     def __repr__(self) -> str:
         fields = f"n_components={self.n_components}, n_stable={self.count_stable()}"
@@ -219,7 +178,7 @@ def stability(
     Returns
     -------
     Stability
-        Values and components, with `best`, `summary()` and `plot()`.
+        Values and components, with `best` and `summary()`; :func:`elldict.plot.stability` draws them.
 
     Notes
     -----
@@ -294,7 +253,8 @@ class Geometry:
         everyone = (reference, *halves)
         columns = compare_columns(*(each.mixing / self.scales for each in everyone))
         codes = compare_columns(*((each.unmixing @ self.root).T for each in everyone))
-        return np.where(codes > SAME, columns, np.minimum(columns, codes))
+        share_half = codes > 0.5**0.5  # of their variance, as with no other component
+        return np.where(share_half, columns, np.minimum(columns, codes))
 
 
 def find_geometry(samples: Samples, *, is_standardized: bool) -> Geometry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,6 @@ EXACT = 1e-9
 
 NEAR = 15.0
 """Angle in degrees up to which components are counted as known: their correlation with the true ones is above 0.96."""
-
-N_ROWS, N_NAMES = 10, 3
-"""Components listed in the table of a summary, and features named for each of them."""
-
-WIDTH, INDENT = 110, 15  # characters of a line, and of its label
 
 NOT_ESTIMATED = "not estimated"
 
@@ -42,85 +37,54 @@ def read_errors(model: Any) -> Array:
     return np.asarray(to_numpy(model.atom_error_), dtype=np.float64)
 
 
-def read_angles(model: Any) -> Array:
-    """Return the angles (m,) in degrees between components and true ones that the estimated errors mean."""
-    return to_degrees(read_errors(model))
-
-
 def to_degrees(errors: Any) -> Array:
     """Convert errors 1 - cos^4 to angles in degrees; NaN stays NaN."""
     return np.asarray(np.degrees(np.arccos((1 - np.clip(errors, 0, 1)) ** 0.25)))
 
 
-def format_error(error: float, unit: str = "°") -> str:
-    """Format an error as an angle."""
+def format_error(error: float) -> str:
+    """Format an error as an angle with two digits."""
     if np.isnan(error):
         return NOT_ESTIMATED
-    return "exact" if error < EXACT else format_angle(float(to_degrees(error))) + unit
-
-
-def label_component(model: Any, i: int) -> str:
-    """Format the number of a component, with its error if there is one."""
-    error = read_errors(model)[i]
-    return str(i) if np.isnan(error) else f"{i}: {format_error(error)}"
-
-
-def format_angle(angle: float) -> str:
-    """Format an angle in degrees with two digits."""
-    return f"{angle:.2g}" if angle >= 0.01 else "< 0.01"
+    return "exact" if error < EXACT else f"{to_degrees(error):.2g}°"
 
 
 def describe_errors(model: Any) -> str:
-    """Describe the errors of all components in a phrase."""
-    errors, angles = read_errors(model), read_angles(model)
-    m, known = len(errors), ~np.isnan(errors)
-    if not np.any(known):
-        return NOT_ESTIMATED
-    if np.all(errors[known] < EXACT):
-        rest = "" if np.all(known) else f" for {np.sum(known)} of {m} components, {NOT_ESTIMATED} for the others"
-        return f"exact up to rounding{rest}"
-    if m == 1:
-        return f"{format_angle(angles[0])} degrees"
-    middle, largest = format_angle(float(np.median(angles[known]))), format_angle(float(np.max(angles[known])))
-    near = f"{np.sum(angles <= NEAR)} of {m} components within {NEAR:g} degrees"
-    return f"median {middle} degrees, largest {largest}; {near}"
-
-
-def describe_source(model: Any) -> str:
-    """Describe where the errors come from; nothing if there are none."""
+    """Describe the errors of all components in a phrase, and where they come from."""
     errors = read_errors(model)
-    if np.all(np.isnan(errors)):
-        return ""
-    if np.nanmax(errors) < EXACT:
-        return "determined by the samples in which a code is zero"
-    return "estimated by fits to parts of the samples"
+    known = errors[~np.isnan(errors)]
+    if len(known) == 0:
+        return NOT_ESTIMATED
+    if np.max(known) < EXACT:
+        exact = count(len(errors), "component", len(known))
+        return f"exact up to rounding: {exact}; determined by the samples in which a code is zero"
+    angles = to_degrees(known)
+    middle, largest = np.median(angles), np.max(angles)
+    near = f"{np.sum(angles <= NEAR)} of {count(len(errors), 'component')} within {NEAR:g} degrees"
+    source = "estimated by fits to parts of the samples"
+    return f"median {middle:.2g} degrees, largest {largest:.2g}; {near}; {source}"
 
 
 def describe_size(model: Any) -> str:
     """Describe the shape of the problem in a phrase."""
-    m, n = model.n_components_, model.n_features_in_
-    components, features = ("component" if m == 1 else "components"), ("feature" if n == 1 else "features")
-    return f"{m:,} {components} of {n:,} {features}, from {model.n_samples_seen_:,} samples"
+    m, n, r = model.n_components_, model.n_features_in_, model.n_samples_seen_
+    return f"{count(m, 'component')} of {count(n, 'feature')}, from {r:,} samples"
 
 
-def describe_end(model: Any) -> str:
-    """Describe how the fit ended in a phrase."""
-    return f"{'converged' if model.converged_ else 'did not converge'}: {model.status_}"
+def count(n: int, noun: str, n_shown: int | None = None) -> str:
+    """Format a number of things, and how many of them are shown if these are fewer."""
+    shown = "" if n_shown is None or n_shown == n else f"{n_shown:,} of "
+    return f"{shown}{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def list_facts(model: Any) -> Iterator[tuple[str, str]]:
     """List what happened in the fit: labels and phrases."""
-    density, noise, source = format_percent(mean_density(model)), model.noise_std_, describe_source(model)
     passes = f"{model.n_passes_:,.1f}".removesuffix(".0")
-    yield "fit", describe_end(model)
+    density = format_percent(float(np.mean(to_numpy(model.density_))))
+    yield "fit", f"{'converged' if model.converged_ else 'did not converge'}: {model.status_}"
     yield "iterations", f"{model.n_iter_:,}; {passes} passes over the samples"
-    yield "errors", describe_errors(model) + (f"; {source}" if source else "")
-    yield "codes", f"{density} are not zero; noise of standard deviation {noise:.2g}"
-
-
-def mean_density(model: Any) -> float:
-    """Compute the fraction of codes that are not zero, over all components."""
-    return float(np.mean(to_numpy(model.density_)))
+    yield "errors", describe_errors(model)
+    yield "codes", f"{density} are not zero; noise of standard deviation {model.noise_std_:.2g}"
 
 
 def format_percent(fraction: float) -> str:
@@ -151,41 +115,43 @@ def shorten(name: str, most: int = 24) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def make_summary(model: Any) -> str:
-    """Write a fitted model, its warnings and its first components as lines of text."""
+def make_summary(model: Any, more: Iterable[tuple[str, str]] = (), warnings: Sequence[str] | None = None) -> str:
+    """Write a fitted model as lines of text: facts, also more than its own, warnings and the first components.
+
+    Warnings are those of the model unless the command line passes them in its own words.
+    """
     check_is_fitted(model)
+    if warnings is None:
+        warnings = [f"{category}: {message}" for category, message in model.warnings_]
     lines = [f"{type(model).__name__}: {describe_size(model)}", ""]
-    for label, text in list_facts(model):
-        lines += wrap(text, f"  {label:<{INDENT - 2}}", " " * INDENT)
-    if model.warnings_:
+    for label, text in [*list_facts(model), *more]:
+        lines += wrap(f"  {label:<13}{text}", indent=15)
+    if warnings:
         lines += ["", "Warnings"]
-    for category, message in model.warnings_:
-        lines += wrap(make_readable(f"{category}: {message}"), "  ", "    ")
-    lines += ["", *align(tabulate(model))]
-    left = model.n_components_ - N_ROWS
+    for text in warnings:
+        lines += wrap(f"  {text}", indent=4)
+    most = 10
+    table = tabulate(model, most)
+    # 13 characters: "not estimated" is the longest cell
+    lines += ["", *("   ".join([f"{cell:>13}" for cell in row[:4]] + row[4:]) for row in table)]
+    left = model.n_components_ - most
     return "\n".join([*lines, f"... and {left} more"] if left > 0 else lines)
 
 
-def tabulate(model: Any) -> list[list[str]]:
-    """List the cells of the table: a header and a row for each of the first components."""
+def wrap(text: str, indent: int) -> list[str]:
+    """Break a text into lines for a terminal, all but the first of which are indented."""
+    text, spaces = make_readable(text), " " * indent
+    return textwrap.wrap(text, 110, subsequent_indent=spaces, break_on_hyphens=False, break_long_words=False)
+
+
+def tabulate(model: Any, most: int | None = None) -> list[list[str]]:
+    """List the cells of a table: a header and a row for each component, or for the first ones."""
     names, density, scale = find_names(model), to_numpy(model.density_), to_numpy(model.scale_)
-    rows = [["component", "error in degrees", "nonzero codes", "their std"]]
+    rows = [["component", "error", "nonzero codes", "their std"]]
     rows[0] += ["largest features"] * (names is not None)
-    for i, component in enumerate(read_components(model)[:N_ROWS]):
-        error = format_error(read_errors(model)[i], unit="")
-        rows.append([str(i), error, format_percent(density[i]), f"{scale[i]:.3g}"])
+    errors = read_errors(model)
+    for i, component in enumerate(read_components(model)[:most]):
+        rows.append([str(i), format_error(errors[i]), format_percent(density[i]), f"{scale[i]:.3g}"])
         if names is not None:
-            rows[-1].append(", ".join(shorten(names[j]) for j in find_largest(component, N_NAMES)))
+            rows[-1].append(", ".join(shorten(names[j]) for j in find_largest(component, 3)))
     return rows
-
-
-def align(rows: list[list[str]]) -> list[str]:
-    """Align the first four columns to the right, and what follows to the left."""
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    padded = [[f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)] for row in rows]
-    return ["   ".join([*cells, *row[4:]]) for cells, row in zip(padded, rows, strict=True)]
-
-
-def wrap(text: str, first: str, others: str) -> list[str]:
-    """Break a text into lines, the first of which has another beginning."""
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from elldict.cli.files import check_output, open_data, open_model, read_groups, read_version, write_components
-from elldict.cli.messages import Mistake, translate
+import elldict
+from elldict.cli.files import check_output, open_data, read_groups, read_version, write_components
+from elldict.cli.messages import Mistake, reword, translate
 from elldict.cli.printing import describe_file, list_model, print_facts, print_json, print_model, shows_progress
 
 Solver = StrEnum("Solver", ["auto", "power"])
@@ -67,14 +68,12 @@ def parse_shape(text: str) -> tuple[int, ...]:
 def show_version(wanted: bool) -> None:
     """Print the version and end."""
     if wanted:
-        from elldict import __version__  # noqa: PLC0415
-
-        print(f"elldict {__version__}")
+        print(f"elldict {elldict.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def elldict(
+def take_options(
     version: Annotated[bool, Option("--version", callback=show_version, is_eager=True, help="Version.")] = False,
 ) -> None:
     """Take the options before a command."""
@@ -128,12 +127,10 @@ def fit(
         "random_state": seed,
         "verbose": shows_progress(quiet),
     }
-    from elldict.dictionary_learning import LpDictionaryLearning  # noqa: PLC0415
-    from elldict.ica import LpICA  # noqa: PLC0415
-
     labels, column = read_groups(groups, data, column)
     samples = open_data(data, column)
-    model = LpICA(**parameters) if ica else LpDictionaryLearning(**parameters, center=center, whiten=whiten)
+    parameters |= {} if ica else {"center": center, "whiten": whiten}
+    model = (elldict.LpICA if ica else elldict.LpDictionaryLearning)(**parameters)
     model.fit(samples, groups=labels, checkpoint=checkpoint, resume=resume)
     model.set_params(verbose=False)
     model.save(output, overwrite=True)
@@ -165,7 +162,7 @@ def transform(
     if noise_std is not None and not denoise:
         raise Mistake("--noise-std does nothing without --denoise.")
     check_output(output, [model, data], force=force)
-    fitted = open_model(model)
+    fitted = elldict.load(model)
     choose_algorithm(fitted, algorithm, alpha)
     samples = open_data(data, column)
     if denoise:
@@ -197,7 +194,7 @@ def choose_algorithm(model: Any, algorithm: Algorithm | None, alpha: Any) -> Non
 def score(model: Model, data: Data, column: Column = None, json: Json = False) -> None:
     """Show the mean log-likelihood of samples: the larger, the better the model fits them."""
     samples = open_data(data, column)
-    found = open_model(model).score(samples)
+    found = elldict.load(model).score(samples)
     if json:
         print_json({"n_samples": samples.n_samples, "log_likelihood": found})
     else:
@@ -216,7 +213,7 @@ def report(
 ) -> None:
     """Write a page about a model: components, errors, warnings, and the codes of samples."""
     check_output(output, [model, data], force=force)
-    fitted = open_model(model)
+    fitted = elldict.load(model)
     fitted.report(None if data is None else open_data(data, column), output, shape=shape)
     print_facts(f"Report on {fitted.n_components_:,} components", [("page", describe_file(output))])
 
@@ -224,18 +221,19 @@ def report(
 @command
 def info(model: Model, json: Json = False) -> None:
     """Show what a model is: size, errors, options, warnings and first components."""
-    fitted, version = open_model(model), read_version(model)
+    fitted, version = elldict.load(model), read_version(model)
     if json:
         print_json({**list_model(fitted), "elldict": version, "model": model})
     else:
-        print_model(fitted, [("model", f"{describe_file(model)}, by elldict {version}")], warnings=True)
+        warnings = [reword(message) for _, message in fitted.warnings_]
+        print_model(fitted, [("model", f"{describe_file(model)}, by elldict {version}")], warnings)
 
 
 @command
 def export(model: Model, output: Rows, force: Force = False) -> None:
     """Write the components as rows, for other programs; tables have the names of the features."""
     check_output(output, [model], force=force)
-    fitted = open_model(model)
+    fitted = elldict.load(model)
     write_components(fitted, output)
     print_facts(f"Components: {fitted.n_components_:,} rows", [("file", describe_file(output))])
 

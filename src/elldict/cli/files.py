@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import elldict
 from elldict.atomic import refuse_special
 from elldict.cli.messages import Mistake
 
@@ -36,16 +37,7 @@ def is_same(path: Path, given: Path) -> bool:
 
 def open_data(path: Path, columns: Sequence[str] | None) -> Any:
     """Open samples, which stay on disk."""
-    from elldict.samples.open import open_samples  # noqa: PLC0415
-
-    return open_samples(path, column=columns[0] if columns and len(columns) == 1 else columns or None)
-
-
-def open_model(path: Path) -> Any:
-    """Load a model."""
-    from elldict.model_file import load  # noqa: PLC0415
-
-    return load(path)
+    return elldict.open_samples(path, column=columns[0] if columns and len(columns) == 1 else columns or None)
 
 
 def read_version(path: Path) -> str:

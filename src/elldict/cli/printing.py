@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from elldict.cli.messages import name_option, reword
+from elldict.cli.messages import name_option
 from elldict.exceptions import make_readable
 
 SIZES = ("n_samples_seen", "n_features_in", "n_components", "n_iter", "n_passes", "converged", "status", "refined")
@@ -44,16 +44,11 @@ def format_options(model: Any) -> str:
     return " ".join(["--ica"] * (type(model).__name__ == "LpICA") + changed)
 
 
-def print_model(model: Any, facts: Iterable[Fact], *, warnings: bool = False) -> None:
+def print_model(model: Any, facts: Iterable[Fact], warnings: Sequence[str] = ()) -> None:
     """Print what a model is, how it was found, and its first components."""
-    from elldict.summary import align, describe_size, list_facts, tabulate  # noqa: PLC0415
+    from elldict.summary import make_summary  # noqa: PLC0415
 
-    found = [("warning", reword(message)) for _, message in model.warnings_ if warnings]
-    facts = [*list_facts(model), ("options", format_options(model)), *facts, *found]
-    print_facts(f"{type(model).__name__}: {describe_size(model)}", facts)
-    table = align(tabulate(model))
-    left = model.n_components_ - len(table) + 1
-    print("", *table, *[f"... and {left} more"] * (left > 0), sep="\n")
+    print(make_summary(model, [("options", format_options(model)), *facts], warnings))
 
 
 def print_facts(title: str, facts: Iterable[Fact]) -> None:

@@ -12,7 +12,7 @@ from sklearn.datasets import load_sample_images
 from sklearn.feature_extraction.image import extract_patches_2d
 
 import elldict
-from elldict.report.figures import MUTED, NEGATIVE, POSITIVE, draw_series, frame, require
+from elldict.report.figures import MUTED, NEGATIVE, POSITIVE, draw_series, frame, label_values
 from elldict.report.own import make_tiles
 from elldict.report.page import embed_drawing, list_versions, render
 from elldict.samples.base import Array
@@ -20,18 +20,6 @@ from elldict.summary import EXACT, describe_errors, format_error, read_errors, t
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-N_FEATURES, N_SAMPLES, DENSITY = 50, 20_000, 0.3
-"""Size of the simulated samples, and probability that a code is not zero."""
-
-NOISE = (0.0, 0.1, 0.2, 0.3, 0.4)
-"""Standard deviations of noise, relative to codes that are not zero."""
-
-SIDE, N_PATCHES, N_COMPONENTS = 10, 30_000, 40
-"""Side of a patch in pixels, number of patches per photograph, and of components."""
-
-Show = Callable[[str], None]
-"""Called with what is computed next."""
 
 
 @dataclass(frozen=True)
@@ -56,28 +44,40 @@ class Separation:
     seconds: float
 
 
-def make_demo(show: Show = lambda _: None) -> str:
-    """Compute the studies and make the page; takes some seconds."""
+def make_demo(
+    show: Callable[[str], None] = lambda _: None,
+    *,
+    n_samples: int = 20_000,
+    n_features: int = 50,
+    noise: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4),
+    n_patches: int = 30_000,
+    n_components: int = 40,
+) -> str:
+    """Compute the studies and make the page; with these sizes it takes some seconds.
+
+    `show` is called with what is computed next. The standard deviations in `noise` are relative to codes that are not
+    zero; `n_patches` of each of two photographs are reduced to `n_components`.
+    """
     began = time.perf_counter()
     show("recovering simulated components")
-    pairs = [recover(noise) for noise in NOISE]
+    setting = {"n_samples": n_samples, "n_features": n_features, "density": 0.3}
+    pairs = [recover(noise_std=std, **setting) for std in noise]
     show("separating mixed signals")
     signals = separate()
     show("learning components of photographs")
-    model, seconds = learn_patches()
+    shape = (10, 10)
+    model, seconds = learn_patches(shape, n_patches, n_components)
     return render(
         "demo.html.j2",
         pairs=pairs,
-        n_features=N_FEATURES,
-        n_samples=N_SAMPLES,
-        density=DENSITY,
+        setting=setting,
         recovery=embed_drawing(lambda axes: draw_recovery(axes, pairs), "Errors against noise", (4.8, 3.6)),
         signals=signals,
         mixed=embed_drawing(lambda axes: draw_signals(axes, signals.mixed), "Mixed signals", (4.2, 3.3)),
         found=embed_drawing(lambda axes: draw_signals(axes, signals.found), "Recovered signals", (4.2, 3.3)),
         model=model,
-        tiles=list(make_tiles(model, "images", (SIDE, SIDE), None)),
-        side=SIDE,
+        tiles=list(make_tiles(model, "images", shape, None)),
+        shape=shape,
         patch_seconds=seconds,
         patch_errors=describe_errors(model),
         seconds=time.perf_counter() - began,
@@ -86,18 +86,15 @@ def make_demo(show: Show = lambda _: None) -> str:
     )
 
 
-def recover(noise: float) -> tuple[Recovery, Recovery]:
+def recover(**setting: Any) -> tuple[Recovery, Recovery]:
     """Fit simulated samples with the l_p norm alone, and with the likelihood."""
-    X, dictionary, _ = elldict.datasets.make_bernoulli_gaussian(
-        N_SAMPLES, N_FEATURES, density=DENSITY, noise_std=noise, random_state=0
-    )
-    setting: Any = {"n_features": N_FEATURES, "n_samples": N_SAMPLES, "density": DENSITY, "noise_std": noise}
+    X, dictionary, _ = elldict.datasets.make_bernoulli_gaussian(**setting, random_state=0)
     limits = elldict.theory.expected_error(3, **setting), elldict.theory.cramer_rao_bound(**setting)
     rows = []
     for refine, limit in zip((None, "auto"), limits, strict=True):
         model = elldict.LpDictionaryLearning(refine=refine).fit(X)
         true = elldict.metrics.recovery_error(model.components_, dictionary)
-        rows.append(Recovery(noise, true, model.expected_error_, limit))
+        rows.append(Recovery(setting["noise_std"], true, model.expected_error_, limit))
     return rows[0], rows[1]
 
 
@@ -130,16 +127,14 @@ def separate() -> Separation:
     )
 
 
-def learn_patches() -> tuple[Any, float]:
+def learn_patches(shape: tuple[int, int], n_patches: int, n_components: int) -> tuple[Any, float]:
     """Learn components of patches of two photographs; return the model, and the seconds of the fit."""
-    patches = [
-        extract_patches_2d(photo.mean(axis=2), (SIDE, SIDE), max_patches=N_PATCHES, random_state=0)
-        for photo in load_sample_images().images
-    ]
-    X = np.concatenate(patches).reshape(-1, SIDE * SIDE)
+    photos = [photo.mean(axis=2) for photo in load_sample_images().images]
+    patches = [extract_patches_2d(photo, shape, max_patches=n_patches, random_state=0) for photo in photos]
+    X = np.concatenate(patches).reshape(2 * n_patches, -1)
     X -= X.mean(axis=1, keepdims=True)
     began = time.perf_counter()
-    model = elldict.LpICA(N_COMPONENTS).fit(X)
+    model = elldict.LpICA(n_components).fit(X)
     return model, time.perf_counter() - began
 
 
@@ -150,22 +145,20 @@ def draw_signals(axes: Axes, columns: Array) -> None:
 
 def draw_recovery(axes: Axes, pairs: Sequence[tuple[Recovery, Recovery]]) -> None:
     """Draw true errors as dots, estimated ones as rings, and theoretical limits as dashed lines, against noise."""
-    lowest = min(float(to_degrees(row.true)) for pair in pairs for row in pair if row.true >= EXACT) / 2
-    styles = (NEGATIVE, "l₃ norm"), (POSITIVE, "likelihood")
-    for rows, (color, name) in zip(zip(*pairs, strict=True), styles, strict=True):
-        noise, exact = np.array([row.noise for row in rows]), np.array([row.true < EXACT for row in rows])
-        true, estimated, limit = (
-            to_degrees([getattr(row, field) for row in rows]) for field in ("true", "estimated", "limit")
-        )
-        true[exact] = estimated[exact] = 1.15 * lowest
+    noise = np.array([pair[0].noise for pair in pairs])
+    errors = np.array([[(row.true, row.estimated, row.limit) for row in pair] for pair in pairs])
+    angles, exact = to_degrees(errors), errors[..., 0] < EXACT
+    lowest = np.min(angles[~exact, 0]) / 2
+    angles[exact, :2] = 1.15 * lowest
+    for i, (color, name) in enumerate(((NEGATIVE, "l₃ norm"), (POSITIVE, "likelihood"))):
+        true, estimated, limit = angles[:, i].T
         axes.plot(noise[limit > 0], limit[limit > 0], "--", color=color, linewidth=1, alpha=0.8)
         axes.plot(noise, true, "o", color=color, markersize=6)
         axes.plot(noise, estimated, "o", color=color, markersize=13, fillstyle="none", markeredgewidth=1.3)
         axes.annotate(name, (noise[-1], true[-1]), (14, 0), textcoords="offset points", color=color, va="center")
-        if np.any(exact):
-            axes.annotate("exact", (noise[exact][0], 1.15 * lowest), (12, 0), textcoords="offset points", color=MUTED)
-    axes.set(yscale="log", xlabel="noise", ylabel="error", ylim=(lowest, None), xticks=NOISE)
-    axes.yaxis.set_major_locator(require("matplotlib.ticker").LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda angle, _: f"{angle:g}°")
+        for x in noise[exact[:, i]]:
+            axes.annotate("exact", (x, 1.15 * lowest), (12, 0), textcoords="offset points", color=MUTED)
+    axes.set(yscale="log", xlabel="noise", ylabel="error", ylim=(lowest, None), xticks=noise)
+    label_values(axes, "°")
     axes.set_yticks([], minor=True)
     frame(axes)

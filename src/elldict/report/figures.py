@@ -9,29 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import cumulative_trapezoid
 
 from elldict.samples.base import Array, Index
-from elldict.summary import EXACT, find_largest, shorten
+from elldict.summary import find_largest, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from elldict.history import Iteration
-
 INK, MUTED, LINE, BAND = "#191b22", "#5c606c", "#dfddd6", "#f4f3ee"
 POSITIVE, NEGATIVE, WEAK, PALE = "#4338ca", "#c2410c", "#9a9ca6", "#d9d6f7"
-
-N_BARS = 8
-"""Features drawn of a component."""
-
-REACH, N_BINS = 6.0, 61
-"""Standard deviations of codes drawn on each side, and an odd number of bins, so that one is around zero."""
-
-FINEST, N_FINE = 1e-18, 800
-"""Smallest code at which densities are evaluated, narrower than rounding errors, and number of points on each side."""
-
-ANGLES = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 90)
-"""Labelled errors, in degrees."""
 
 Pixels = NDArray[np.uint8]
 
@@ -75,22 +62,23 @@ def frame(axes: Axes, grid: Any = "y", *, whole: bool = False) -> None:
     axes.yaxis.label.set_color(MUTED)
 
 
-def count(n_shown: int, n: int, noun: str) -> str:
-    """Format how many of n things are shown."""
-    return f"{n_shown} of {n} {noun}s" if n_shown < n else f"{n} {noun}{'' if n == 1 else 's'}"
+def label_values(axes: Axes, unit: str = "") -> None:
+    """Label 1, 2 and 5 times powers of ten along a logarithmic axis, which has few powers of ten."""
+    axes.yaxis.set_major_locator(require("matplotlib.ticker").LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}{unit}")
 
 
-def choose_columns(n: int, ratio: float = 1.5) -> int:
-    """Choose the number of columns of a grid of n cells that is about `ratio` times as wide as high."""
-    return max(1, min(n, round(math.sqrt(n * ratio))))
+def choose_columns(n: int) -> int:
+    """Choose the number of columns of a grid of n cells, about 1.5 times that of rows."""
+    return max(1, min(n, round(math.sqrt(1.5 * n))))
 
 
-def divide(axes: Axes, n: int, n_columns: int, gap: float = 0.1) -> list[Axes]:
+def divide(axes: Axes, n: int, n_columns: int) -> list[Axes]:
     """Divide axes into panels, row by row, with room for titles."""
     axes.axis("off")
     width, height = 1 / n_columns, 1 / math.ceil(n / n_columns)
     corners = [(k % n_columns * width, 1 - (k // n_columns + 1) * height) for k in range(n)]
-    return [axes.inset_axes((x, y, (1 - gap) * width, 0.78 * height)) for x, y in corners]
+    return [axes.inset_axes((x, y, 0.9 * width, 0.78 * height)) for x, y in corners]
 
 
 # --- components -------------------------------------------------------------------------------------------------------
@@ -98,11 +86,11 @@ def divide(axes: Axes, n: int, n_columns: int, gap: float = 0.1) -> list[Axes]:
 
 def paint(components: Array) -> Pixels:
     """Paint components (m, ...), each scaled to its largest entry: blue is positive, orange negative."""
-    scaled = scale(components)
-    white = np.full(3, 255.0)
-    positive, negative = (np.array([int(c[k : k + 2], 16) for k in (1, 3, 5)]) for c in (POSITIVE, NEGATIVE))
-    color = np.where(scaled[..., None] > 0, positive, negative)
-    return np.asarray(np.round(white + np.abs(scaled)[..., None] * (color - white)), dtype=np.uint8)
+    colors = [NEGATIVE, "white", POSITIVE]
+    shades = require("matplotlib.colors").LinearSegmentedColormap.from_list(
+        "signs", colors, N=511
+    )  # odd: zero is white
+    return np.asarray(shades((1 + scale(components)) / 2, bytes=True)[..., :3])
 
 
 def paint_images(images: Array) -> Pixels:
@@ -144,7 +132,8 @@ def draw_map(axes: Axes, components: Array, numbers: Index) -> None:
 
 def draw_bars(panel: Axes, component: Array, names: Sequence[str], title: str) -> None:
     """Draw the largest features of a component (n,), the largest at the top, with names on the other side of zero."""
-    index = find_largest(component, N_BARS)
+    n_bars = 8
+    index = find_largest(component, n_bars)
     values = component[index]
     panel.barh(range(len(index)), values, height=0.7, color=[POSITIVE if v > 0 else NEGATIVE for v in values])
     reach = float(np.max(np.abs(values), initial=0)) or 1.0
@@ -152,61 +141,9 @@ def draw_bars(panel: Axes, component: Array, names: Sequence[str], title: str) -
         x, side = -math.copysign(0.05 * reach, value), "right" if value > 0 else "left"
         panel.text(x, k, shorten(names[j], 14), ha=side, va="center", size="small", color=INK, parse_math=False)
     panel.axvline(0, color=LINE, linewidth=1)
-    panel.set(xlim=(-1.1 * reach, 1.1 * reach), ylim=(N_BARS - 0.4, -0.6), xticks=[], yticks=[])
+    panel.set(xlim=(-1.1 * reach, 1.1 * reach), ylim=(n_bars - 0.4, -0.6), xticks=[], yticks=[])
     panel.spines[:].set_visible(False)
     panel.set_title(title, loc="left", size="medium", color=INK, pad=2)
-
-
-# --- the fit ----------------------------------------------------------------------------------------------------------
-
-
-def draw_errors(axes: Axes, errors: Array, angles: Array, within: float) -> None:
-    """Draw the angle in degrees of each component (m,), exact ones as triangles; NaN is left out."""
-    numbers, exact = np.arange(len(errors)), errors < EXACT
-    lowest = float(np.nanmin(np.r_[angles[~exact], within])) / 2
-    axes.axhline(within, color=POSITIVE, linewidth=1, linestyle=(0, (5, 4)), alpha=0.7)
-    size = 5.0 if len(errors) <= 100 else 3.0
-    for some, color in ((angles <= within, POSITIVE), (angles > within, WEAK)):
-        axes.plot(numbers[some & ~exact], angles[some & ~exact], "o", color=color, markersize=size)
-    axes.plot(numbers[exact], np.full(np.sum(exact), 1.2 * lowest), "v", color=POSITIVE, markersize=size)
-    axes.set(yscale="log", ylim=(lowest, 100), xlabel="component", ylabel="estimated error")
-    ticks = {angle: f"{angle:g}°" for angle in ANGLES if angle > 1.5 * lowest}
-    if np.any(exact):
-        ticks[1.2 * lowest] = "exact"
-    axes.set_yticks(list(ticks), list(ticks.values()))
-    axes.set_yticks([], minor=True)
-    frame(axes, whole=True)
-
-
-def describe_near(angles: Array, within: float) -> str:
-    """Describe how many components have an error within an angle."""
-    if np.all(np.isnan(angles)):
-        return "Errors were not estimated"
-    return f"{np.sum(angles <= within)} of {len(angles)} components within {within:g}°"
-
-
-def draw_convergence(axes: Axes, history: Sequence[Iteration], quantity: str) -> None:
-    """Draw a quantity of all iterations, one line per stage, with bands that separate stages."""
-    stages = np.array([iteration.stage for iteration in history], dtype=int)
-    values = np.array([getattr(iteration, quantity) for iteration in history])
-    for stage in np.unique(stages):
-        some = np.flatnonzero(stages == stage)
-        if stage % 2 == 0:
-            axes.axvspan(some[0] + 0.5, some[-1] + 1.5, color=BAND, zorder=0, linewidth=0)
-        y = values[some] - (values[some[-1]] if quantity == "objective" else 0)
-        axes.plot(some + 1, y, "-o", color=POSITIVE, markersize=3.5, linewidth=1.3)
-    is_step, ticker = quantity == "step", require("matplotlib.ticker")
-    if is_step and np.any(values > 0):
-        axes.set_yscale("log")
-        axes.set_yticks([], minor=True)
-        if np.max(values) < 100 * np.min(values[values > 0]):  # powers of ten are too few labels
-            axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1))
-    axes.set(
-        xlabel="iteration", ylabel="size of the step" if is_step else "objective, relative to the end of its stage"
-    )
-    frame(axes)
 
 
 # --- codes ------------------------------------------------------------------------------------------------------------
@@ -218,18 +155,19 @@ def make_histograms(model: Any, Z: Array) -> tuple[Array, Array, Array]:
     Returns the edges of the bins, in standard deviations, and two densities (m, B) in these units. Codes are normalised
     if the fit normalised samples.
     """
-    law = model._distribution
-    x = Z if law.normalization is None else law.normalization.apply(Z)
-    std = law.density.std
-    edges = np.linspace(-REACH, REACH, N_BINS + 1)
+    fitted = model._distribution
+    x = Z if fitted.normalization is None else fitted.normalization.apply(Z)
+    std = fitted.density.std
+    reach, n_bins = 6.0, 61  # an odd number, so that one is around zero
+    edges = np.linspace(-reach, reach, n_bins + 1)
     counts = np.stack([np.histogram(column, edges)[0] for column in (x / std).T])
-    fine = np.geomspace(FINEST, REACH, N_FINE)  # narrow peaks at zero have most of the mass
-    grid = np.unique(np.r_[-fine, 0, fine, edges, np.linspace(-REACH, REACH, 10 * N_BINS)])[:, None]
-    q = np.exp(law.density.log_density(grid * std)) * std
-    mass = np.cumsum(np.diff(grid, axis=0) * (q[1:] + q[:-1]) / 2, axis=0)
-    places = np.searchsorted(grid[:, 0], edges[1:]) - 1
-    fitted = np.diff(mass[places], axis=0, prepend=0).T
-    return edges, counts / len(x) / np.diff(edges), fitted / np.diff(edges)
+    # peaks at zero as narrow as rounding errors have most of the mass of codes that are zero
+    fine = np.geomspace(1e-18, reach, 800)
+    grid = np.unique(np.r_[-fine, 0, fine, edges, np.linspace(-reach, reach, 10 * n_bins)])
+    density = np.exp(fitted.density.log_density(grid[:, None] * std)) * std
+    mass = cumulative_trapezoid(density, grid, axis=0, initial=0)
+    masses = np.diff(mass[np.searchsorted(grid, edges)], axis=0).T
+    return edges, counts / len(x) / np.diff(edges), masses / np.diff(edges)
 
 
 def draw_histogram(panel: Axes, histograms: tuple[Array, Array, Array], i: int) -> None:
@@ -238,8 +176,8 @@ def draw_histogram(panel: Axes, histograms: tuple[Array, Array, Array], i: int) 
     panel.stairs(found[i], edges, fill=True, color=PALE, baseline=1e-9)
     panel.plot((edges[1:] + edges[:-1]) / 2, fitted[i], color=POSITIVE, linewidth=1.3)
     smallest = np.min(found[i][found[i] > 0], initial=np.max(fitted[i]))
-    panel.set(yscale="log", ylim=(0.5 * smallest, 3 * max(np.max(found[i]), np.max(fitted[i]))), xlim=(-REACH, REACH))
-    panel.set(xticks=[-5, 0, 5])
+    panel.set(yscale="log", ylim=(0.5 * smallest, 3 * max(np.max(found[i]), np.max(fitted[i]))))
+    panel.set(xlim=edges[[0, -1]], xticks=[-5, 0, 5])
     panel.set_yticks([])
     panel.set_yticks([], minor=True)
     frame(panel, "x")
@@ -293,8 +231,8 @@ def draw_stability(axes: Axes, found: Any, counts: Sequence[int], threshold: flo
     margin = axes.get_yaxis_transform()  # x in parts of the axes, y in values
     axes.axhline(threshold, color=POSITIVE, linewidth=1, linestyle=(0, (5, 4)), alpha=0.7, zorder=1)
     axes.text(1.01, threshold, f"{threshold:g}", color=POSITIVE, size="small", va="center", transform=margin)
-    frame(axes)
     order = np.argsort(found.n_components)
+    frame(axes, whole=len(order) == 1)
     for place, i in enumerate(order):
         rank = np.argsort(-found.values[i], kind="stable")
         values, k = found.values[i][rank], len(rank)
@@ -307,7 +245,6 @@ def draw_stability(axes: Axes, found: Any, counts: Sequence[int], threshold: flo
         axes.scatter(x, values, s=26 if k <= 60 else 12, color=colors, linewidth=0, zorder=3)
     if len(order) == 1:
         axes.set(xlim=(0.3, len(found.values[0]) + 0.7), xlabel="component, in the order of stability")
-        axes.xaxis.set_major_locator(require("matplotlib.ticker").MaxNLocator(integer=True, min_n_ticks=1))
     else:
         for place, i in enumerate(order):
             weight = "bold" if counts[i] == max(counts) else "normal"

@@ -10,16 +10,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from elldict import summary
+from elldict import plot, summary
 from elldict.report import figures
 from elldict.report.page import embed_drawing, embed_image, list_versions, render
-from elldict.report.reading import MOST_CODES, MOST_SAMPLES, choose_kind, encode, spread, take_rows
+from elldict.report.reading import choose_kind, read_samples, spread
 from elldict.samples.arrays import to_numpy
-from elldict.samples.base import Array
 from elldict.samples.whitening import find_scales
-
-MOST_IMAGES, MOST_BARS = 120, 24
-"""Components shown as images and as bars."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +35,9 @@ class Codes:
     n_samples: int
     n_all: int
     explained: float
-    variance: Array  # (m,) fraction of the variance of the samples
-    kurtosis: Array  # (m,) of the codes, 0 for Gaussian ones
     panels: list[Any]
     note: str
+    columns: list[list[str]]  # of the table of components: explained variance, and kurtosis, 0 for Gaussian codes
 
 
 def make_report(
@@ -54,59 +49,38 @@ def make_report(
     kind, shape = choose_kind("auto", shape, labels, model.n_features_in_)
     codes = None if X is None else describe_samples(model, X)
     tiles = list(make_tiles(model, kind, shape, labels))
-    errors, angles = summary.read_errors(model), summary.read_angles(model)
+    table = summary.tabulate(model)
+    if codes is not None:
+        table = [row + more for row, more in zip(table, codes.columns, strict=True)]
+    errors = summary.read_errors(model)
     return render(
         "own.html.j2",
         model=model,
         size=summary.describe_size(model),
-        ended=summary.describe_end(model),
-        figures=make_figures(model),
+        facts=list(summary.list_facts(model)),
         kind=kind,
         tiles=tiles,
         map=embed_image(figures.paint(summary.read_components(model))) if kind == "map" else "",
-        shown=figures.count(len(tiles), model.n_components_, "component"),
+        shown=summary.count(model.n_components_, "component", len(tiles)),
         is_color=shape is not None and len(shape) == 3,
-        errors=embed_drawing(
-            lambda axes: figures.draw_errors(axes, errors, angles, summary.NEAR),
-            figures.describe_near(angles, summary.NEAR),
-        ),
-        source=summary.describe_source(model),
-        exact=bool(np.all(errors < summary.EXACT)),
-        convergence=embed_drawing(
-            lambda axes: figures.draw_convergence(axes, model.history_, "step"), "Size of the step by iteration"
-        ),
+        has_angles=bool(np.any(errors >= summary.EXACT)),
+        errors=embed_drawing(lambda axes: plot.errors(model, ax=axes), "Error of each component"),
+        convergence=embed_drawing(lambda axes: plot.convergence(model, ax=axes), "Size of the step by iteration"),
         codes=codes,
-        rows=list(make_rows(model, codes)),
-        facts=list(summary.list_facts(model)),
+        table=table,
         versions=list_versions(),
     )
 
 
-def make_figures(model: Any) -> Iterator[tuple[str, str]]:
-    """List the most important numbers, and what they are."""
-    errors, angles = summary.read_errors(model), summary.read_angles(model)
-    known = ~np.isnan(errors)
-    if not np.any(known):
-        yield "–", "errors were not estimated"
-    elif np.nanmax(errors) < summary.EXACT:
-        yield "exact", f"up to rounding: {figures.count(int(np.sum(known)), len(errors), 'component')}"
-    else:
-        yield f"{summary.format_angle(float(np.median(angles[known])))}°", "median error of the components"
-        near = summary.NEAR
-        yield f"{np.sum(angles <= near)} of {len(angles)}", f"components with an error within {near:g}°"
-    yield summary.format_percent(summary.mean_density(model)), "of the codes are not zero"
-    yield f"{model.n_iter_:,}", f"iterations; {'converged' if model.converged_ else 'not converged'}"
-
-
 def make_tiles(model: Any, kind: str, shape: tuple[int, ...] | None, names: Sequence[str] | None) -> Iterator[Tile]:
     """Make images or bars of the first components; for a map, there are none."""
-    components = summary.read_components(model)[: {"images": MOST_IMAGES, "bars": MOST_BARS}.get(kind, 0)]
-    for i, component in enumerate(components):
-        error = summary.format_error(summary.read_errors(model)[i])
+    errors, most = summary.read_errors(model), {"images": 120, "bars": 24, "map": 0}[kind]
+    for i, component in enumerate(summary.read_components(model)[:most]):
+        error = summary.format_error(errors[i])
         if kind == "images" and shape is not None:
             yield Tile(i, error, image=embed_image(figures.paint_images(component.reshape(1, *shape))[0]))
         elif names is not None:
-            index = summary.find_largest(component, figures.N_BARS)
+            index = summary.find_largest(component, 8)
             lengths = 100 * component[index] / (np.max(np.abs(component)) or 1)
             texts = [summary.shorten(names[j]) for j in index]
             yield Tile(i, error, bars=tuple(zip(texts, np.abs(lengths), lengths > 0, strict=True)))
@@ -115,34 +89,23 @@ def make_tiles(model: Any, kind: str, shape: tuple[int, ...] | None, names: Sequ
 def describe_samples(model: Any, X: Any) -> Codes:
     """Compute codes of a few thousand samples, and draw their distributions."""
     X = model._check_samples(X, "report")
-    rows = take_rows(X, spread(X.shape[0], MOST_SAMPLES))
-    Z, mixing = encode(model, rows), to_numpy(model.mixing_).astype(np.float64)
-    rows -= model._offset
+    rows, Z = read_samples(model, X, spread(X.shape[0]))
+    mixing = to_numpy(model.mixing_).astype(np.float64)
     if model.standardize:
         unit = find_scales(np.mean(rows**2, axis=0))
         rows, mixing = rows / unit, mixing / unit[:, None]
-    total = float(np.sum(rows**2)) or 1.0
-    squares = np.sum(Z**2, axis=0)
+    total, squares = float(np.sum(rows**2)) or 1.0, np.sum(Z**2, axis=0)
+    variance = np.sum(mixing**2, axis=0) * squares / total
+    kurtosis = len(Z) * np.sum(Z**4, axis=0) / np.where(squares > 0, squares, 1) ** 2 - 3
+    cells = [[summary.format_percent(v), f"{k:.1f}"] for v, k in zip(variance, kurtosis, strict=True)]
     draw = partial(figures.draw_histogram, histograms=figures.make_histograms(model, Z))
     return Codes(
         n_samples=len(rows),
         n_all=X.shape[0],
         explained=1 - float(np.sum((rows - Z @ mixing.T) ** 2)) / total,
-        variance=np.sum(mixing**2, axis=0) * squares / total,
-        kurtosis=len(Z) * np.sum(Z**4, axis=0) / np.where(squares > 0, squares, 1) ** 2 - 3,
         panels=[
-            embed_drawing(partial(draw, i=i), f"Codes of component {i}", (2.1, 1.35))
-            for i in range(min(MOST_CODES, Z.shape[1]))
+            embed_drawing(partial(draw, i=i), f"Codes of component {i}", (2.1, 1.35)) for i in range(Z.shape[1])[:12]
         ],
         note=figures.describe_codes(model),
+        columns=[["variance", "excess kurtosis"], *cells],
     )
-
-
-def make_rows(model: Any, codes: Codes | None) -> Iterator[list[str]]:
-    """List the cells of the table of all components."""
-    density, scale = to_numpy(model.density_), to_numpy(model.scale_)
-    for i, error in enumerate(summary.read_errors(model)):
-        row = [str(i), summary.format_error(error), summary.format_percent(density[i]), f"{scale[i]:.3g}"]
-        if codes is not None:
-            row += [summary.format_percent(codes.variance[i]), f"{codes.kurtosis[i]:.1f}"]
-        yield row

@@ -63,19 +63,16 @@ def write_page(make: Callable[[], str], path: str | os.PathLike[str]) -> str:
     return page
 
 
-def embed_drawing(draw: Callable[[Axes], None], label: str, size: tuple[float, float] = (5.0, 3.1)) -> Any:
-    """Make an SVG element of a drawing of a size in inches, readable on a phone, in the font of the page."""
-    look: Any = {"svg.fonttype": "none", "svg.hashsalt": label, "font.size": 10}
+def embed_drawing(draw: Callable[[Axes], object], label: str, size: tuple[float, float] = (5.0, 3.1)) -> Any:
+    """Make an SVG element of a drawing of a size in inches, readable on a phone."""
     stream = io.StringIO()
-    with require("matplotlib").rc_context(look):
+    with require("matplotlib").rc_context({"svg.fonttype": "none", "svg.hashsalt": label, "font.size": 10}):
         figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
     svg = stream.getvalue()
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    svg = re.sub(r' (width|height)="[0-9.]+pt"', "", svg, count=2)
-    svg = re.sub(r' id="[a-zA-Z.]+_[0-9]+"', "", svg)  # names that nothing refers to, the same in every drawing
-    svg = re.sub(r"font: (\S+ )?([0-9.]+px) [^\";]*", r"font: \1\2 inherit; font-family: inherit", svg)
+    svg = re.sub(r' id="[a-zA-Z.]+_[0-9]+"', "", svg[svg.index("<svg") :])  # nothing refers to them, and none is unique
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1)
     return require("markupsafe").Markup(svg)
 

@@ -13,12 +13,6 @@ from elldict.samples.arrays import to_numpy
 from elldict.samples.base import Array, Index, refuse_not_finite
 from elldict.samples.open import open_source
 
-MOST = {"images": 400, "bars": 12, "map": 10_000}
-"""Components of a plot unless others are asked for, by the way they are drawn."""
-
-MOST_CODES, MOST_SAMPLES = 12, 5000
-"""Components whose codes are drawn, and evenly spaced samples."""
-
 
 def choose_kind(
     kind: str, shape: tuple[int, ...] | None, names: Sequence[str] | None, n_features: int
@@ -30,7 +24,7 @@ def choose_kind(
             raise ValueError(f"shape must be (h, w) or (h, w, 3) with a product of {n_features}. Got {shape} instead.")
     if kind == "auto":
         kind = "images" if shape is not None else "bars" if names is not None else "map"
-    if kind not in MOST:
+    if kind not in ("images", "bars", "map"):
         raise ValueError(f"kind must be 'auto', 'images', 'bars' or 'map'. Got {kind!r} instead.")
     if kind == "images" and shape is None:
         raise ValueError("kind='images' needs the shape of the images: shape=(h, w) or (h, w, 3).")
@@ -48,18 +42,15 @@ def choose_components(which: Sequence[int] | None, n_components: int, most: int)
     return index.astype(np.intp)
 
 
-def spread(n_samples: int, most: int) -> Index:
-    """Choose evenly spaced samples."""
-    return np.unique(np.linspace(0, n_samples - 1, min(most, n_samples)).astype(np.intp))
+def spread(n_samples: int, most: int = 5000) -> Index:
+    """Choose evenly spaced samples: a few thousand show the distribution of codes."""
+    n = min(most, n_samples)
+    return np.arange(n) * n_samples // n
 
 
-def take_rows(X: Any, index: Index) -> Array:
-    """Read samples (r, n) in double precision."""
+def read_samples(model: Any, X: Any, index: Index) -> tuple[Array, Array]:
+    """Read samples (r, n) without their mean, and compute linear codes (r, m), whatever `transform` makes of them."""
     rows = np.asarray(open_source(X).take(index), dtype=np.float64)
     refuse_not_finite(rows, index)
-    return rows
-
-
-def encode(model: Any, rows: Array) -> Array:
-    """Compute linear codes (r, m), whatever `transform` makes of them."""
-    return np.asarray((rows - model._offset) @ to_numpy(model.unmixing_).T, dtype=np.float64)
+    rows -= model._offset
+    return rows, rows @ to_numpy(model.unmixing_).T
