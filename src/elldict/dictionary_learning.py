@@ -58,6 +58,10 @@ class LpDictionaryLearning(LpEstimator):
     standardize : bool, default=False
         Whether to divide features by their standard deviation. Useful if features have different units; `components_`
         and codes are those of samples in the units of X.
+    orthogonal : bool, default=False
+        With ``whiten=True``: whether codes have to be uncorrelated, so that atoms are orthogonal in whitened
+        coordinates. False: atoms are any invertible matrix, unless orthogonal ones are more likely. Errors of the
+        covariance then do not limit the accuracy, and codes with zeros are recovered exactly if there is no noise.
     max_iter : int, default=1000
         Maximum number of iterations of a climb.
     tol : float, default=1e-6

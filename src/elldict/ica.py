@@ -21,10 +21,10 @@ __all__ = ["LpICA"]
 class LpICA(LpEstimator):
     """Independent component analysis by maximum likelihood, with the conventions of scikit-learn's FastICA.
 
-    Samples are centred, reduced to their first `n_components` principal directions and whitened; sources are the
-    rotation with the largest likelihood of independent codes, whose densities are fitted as well. Super-Gaussian and
-    sub-Gaussian sources are recovered, and at most one Gaussian source. The fit is that of
-    :class:`~elldict.LpDictionaryLearning` with ``center=True, whiten=True``.
+    Samples are centred, reduced to their first `n_components` principal directions and whitened. Then the likelihood of
+    independent sources, whose densities are fitted as well, is maximised over rotations, and from there over all
+    invertible matrices. Super-Gaussian and sub-Gaussian sources are recovered, and at most one Gaussian source. The fit
+    is that of :class:`~elldict.LpDictionaryLearning` with ``center=True, whiten=True``.
 
     Parameters
     ----------
@@ -53,6 +53,10 @@ class LpICA(LpEstimator):
     standardize : bool, default=False
         Whether to divide features by their standard deviation before whitening. Useful if features have different
         units and `n_components` is below their number.
+    orthogonal : bool, default=False
+        Whether sources have to be uncorrelated, as those of FastICA: a rotation of white samples. False: the mixing
+        matrix is any invertible one, unless the best rotation is more likely. Errors of the covariance then do not
+        limit the accuracy, and sources that are often zero are recovered exactly if there is no noise.
     max_iter : int, default=1000
         Maximum number of iterations of a climb.
     tol : float, default=1e-6
