@@ -1,9 +1,8 @@
 """Closed forms from the paper and beyond: moments, bounds, and the algorithm on infinitely many samples."""
 
 from elldict.theory.accuracy import cramer_rao_bound, expected_error, gaussian_moment
-from elldict.theory.bounds import noise_gap, recovery_constant, samples_needed, sharpness_constant
+from elldict.theory.bounds import noise_gap, recovery_constant, samples_needed
 from elldict.theory.population import (
-    convergence_factor,
     first_stage_bound,
     growth_rates,
     population_gradient,
@@ -15,7 +14,6 @@ from elldict.theory.population import (
 from elldict.theory.supports import expected_power
 
 __all__ = [
-    "convergence_factor",
     "cramer_rao_bound",
     "expected_error",
     "expected_power",
@@ -28,7 +26,6 @@ __all__ = [
     "population_step",
     "recovery_constant",
     "samples_needed",
-    "sharpness_constant",
     "signal_ratio",
     "signal_ratios",
 ]
