@@ -27,12 +27,11 @@ def test_noise_gap_is_a_second_difference(p, noise_std):
 
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("noise_std", NOISES)
-def test_noise_gap_and_sharpness_constant_as_printed(p, noise_std):
+def test_noise_gap_as_printed(p, noise_std):
     eta2 = noise_std**2
     printed = (1 + eta2) ** (p / 2) + noise_std**p - 2 * (0.5 + eta2) ** (p / 2)
     assert theory.noise_gap(p, noise_std) == pytest.approx(printed, rel=1e-10)
-    assert theory.sharpness_constant(p, noise_std) == pytest.approx(1 / printed, rel=1e-10)
-    assert theory.sharpness_constant(p) == pytest.approx(1 / (1 - 2 * 0.5 ** (p / 2)), rel=1e-12)
+    assert theory.noise_gap(p, 0) == pytest.approx(1 - 2 * 0.5 ** (p / 2), rel=1e-12)
 
 
 def objective_gap(Q, p, density, noise_std):
@@ -56,7 +55,7 @@ def unit_vectors(n, rng):
 @pytest.mark.parametrize("density", [0.05, 0.5, 0.95])
 def test_sharpness_on_the_sphere(p, noise_std, density):
     """min_i ||q -+ e_i||^2 / 2 = 1 - max|q_i|."""
-    constant = theory.sharpness_constant(p, noise_std) / (density * (1 - density))
+    constant = 1 / (theory.noise_gap(p, noise_std) * density * (1 - density))
     for n in (2, 10):
         Q = unit_vectors(n, np.random.default_rng(n))
         distance = 1 - np.max(np.abs(Q), axis=1)
@@ -66,10 +65,10 @@ def test_sharpness_on_the_sphere(p, noise_std, density):
 
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("noise_std", [0.0, 1.0])
-def test_sharpness_constant_is_what_halfway_points_say(p, noise_std):
+def test_noise_gap_is_what_halfway_points_say(p, noise_std):
     halfway = np.full((1, 2), math.sqrt(0.5))
     gap = objective_gap(halfway, p, 0.3, noise_std)[0]
-    assert gap * theory.sharpness_constant(p, noise_std) == pytest.approx(0.3 * 0.7, rel=1e-10)
+    assert gap == pytest.approx(0.3 * 0.7 * theory.noise_gap(p, noise_std), rel=1e-10)
 
 
 def squared_distance_to_signed_permutations(Q):
@@ -83,7 +82,7 @@ def squared_distance_to_signed_permutations(Q):
 def test_sharpness_on_the_orthogonal_group(p, noise_std, n):
     """In the Frobenius norm; rows may share their nearest unit vector, and do so for wide spread."""
     rng, density = np.random.default_rng(n), 0.3
-    constant = 2 * n * theory.sharpness_constant(p, noise_std) / (density * (1 - density))
+    constant = 2 * n / (theory.noise_gap(p, noise_std) * density * (1 - density))
     for spread in (0.01, 0.3, 10):
         Q = np.linalg.qr(np.eye(n) + spread * rng.standard_normal((n, n)))[0]
         gap = np.mean(objective_gap(Q, p, density, noise_std))
@@ -94,7 +93,7 @@ def test_sharpness_on_the_orthogonal_group(p, noise_std, n):
 def test_recovery_constant_turns_deviation_into_error(noise_std):
     """Sharpness alpha and a deviation delta leave 2 delta / alpha; alpha is per matrix, the error per atom."""
     p, density, n = 3, 0.3, 7
-    alpha = theory.gaussian_moment(p) * density * (1 - density) / (2 * n * theory.sharpness_constant(p, noise_std))
+    alpha = theory.gaussian_moment(p) * density * (1 - density) * theory.noise_gap(p, noise_std) / (2 * n)
     assert theory.recovery_constant(p, density, noise_std) == pytest.approx(2 / alpha / n, rel=1e-12)
 
 

@@ -180,14 +180,11 @@ def test_ascend_without_a_rise_ends_where_it_began():
     np.testing.assert_array_equal(end.A, start)
 
 
-def test_single_precision_finds_the_same_rotation():
-    """Double precision begins between these values of `tol`. Of 50 factors no errors over rows are computed."""
+def test_many_factors_have_no_errors_over_rows():
     L = draw_loadings(3000, 50)
-    one, other = (rotate(L, n_init=1, tol=tol) for tol in (1e-4, 9.9e-5))
-    assert one.standard_errors is one.error_source is None
-    assert one.criterion == pytest.approx(other.criterion, rel=1e-7)
-    assert one.criterion == pytest.approx(compute_criterion(normalize(one.loadings), "varimax"), rel=1e-6)
-    np.testing.assert_allclose(one.loadings, other.loadings, atol=1e-4)
+    found = rotate(L, n_init=1)
+    assert found.standard_errors is found.error_source is None
+    assert found.criterion == pytest.approx(compute_criterion(normalize(found.loadings), "varimax"), rel=1e-12)
 
 
 def test_one_factor_and_empty_factors_are_finite():

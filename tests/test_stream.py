@@ -326,7 +326,7 @@ def test_change_test_scores_are_standard_normal_for_normal_blocks():
         sums.append(test.sums)
     assert not any(test.alarms)
     assert np.max(sums) < THRESHOLD
-    assert np.sqrt(test.spreads) == pytest.approx(1.0, abs=0.35)  # of 64 blocks
+    assert np.sqrt(test.spreads) == pytest.approx(1.0, abs=0.35)  # over 16 blocks
 
 
 def test_batches_in_files_have_the_bits_of_batches_in_memory(tmp_path):

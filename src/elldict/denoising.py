@@ -22,7 +22,7 @@ GRID_POINTS, GRID_END = 600, 20.0  # of codes, geometric on each side of zero; l
 GRID_START = 0.01  # smallest code of the grid, relative to the noise
 BIN = 0.2  # relative width of a bin of |code|
 SMALLEST = 1e-11  # first bin, relative to the largest standard deviation of a code
-ROUNDS, SETTLED = 150, 1e-5  # of expectation-maximisation: maximum, and largest change of a density at the end
+ROUNDS = 150  # of expectation-maximisation
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def fit_spike_slab(Z: Array, weights: Array | None = None, resolution: float = 1
     density, slab, noise = np.where(is_dense, 1.0, 0.5), 2 * second, 0.01 * float(np.mean(second))
     n_codes, floor, tiny = counts.sum(axis=1), float(np.min(v)), np.finfo(float).tiny
     for _ in range(ROUNDS):
-        wide, before = np.maximum(slab, floor), density
+        wide = np.maximum(slab, floor)
         with np.errstate(divide="ignore"):
             log_odds = np.log(density) - np.log1p(-density) - 0.5 * np.log(wide / noise)
         kept = counts * expit(log_odds[:, None] - 0.5 * (1 / wide - 1 / noise)[:, None] * v)
@@ -155,8 +155,6 @@ def fit_spike_slab(Z: Array, weights: Array | None = None, resolution: float = 1
         n_zeros = float(n_codes.sum() - total.sum())
         if n_zeros > 0:
             noise = max(float(np.sum((counts - kept) @ v)) / n_zeros, floor)
-        if np.max(np.abs(density - before)) < SETTLED:
-            break
     if np.all(density == 1) or noise < resolution**2:
         noise = 0.0
     return SpikeSlab(density, unit * np.sqrt(np.maximum(slab - noise, 0)), unit * math.sqrt(noise))

@@ -89,7 +89,7 @@ def fit(
     center: Annotated[bool, Method(help="Subtract the mean.")] = False,
     whiten: Annotated[bool, Method(help="For components that are not orthogonal.")] = False,
     standardize: Annotated[bool, Method(help="Divide features by their standard deviation.")] = False,
-    orthogonal: Annotated[bool, Method("--orthogonal", help="Keep the codes of whitened samples uncorrelated.")] = False,
+    orthogonal: Annotated[bool, Method("--orthogonal", help="Keep codes of whitened samples uncorrelated.")] = False,
     normalize: Annotated[Normalize, Method(help="Scale samples of large norm down.")] = Normalize.auto,
     p: Annotated[float, Method(help="Exponent of the norm.")] = 3,
     solver: Annotated[Solver, Method(help="'power' is Algorithm 2 of the paper.")] = Solver.auto,

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from elldict.corruption.messages import FIRST_NOISE, Messages, begin, exchange, explain, measure_evidence, pass_messages
+from elldict.corruption.messages import (
+    FIRST_NOISE,
+    ROUNDS,
+    Messages,
+    begin,
+    exchange,
+    explain,
+    measure_evidence,
+    pass_messages,
+)
 from elldict.corruption.prior import Prior
 from elldict.samples.arrays import ArraySamples
 from elldict.samples.base import Array, FieldwiseSum, Samples, Weights
@@ -19,22 +28,16 @@ from elldict.solver.climb import RESOLUTION, Journal, NewtonAscent, Observer, Re
 from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_CURVATURE, Angles
 from elldict.solver.objectives import SmoothNorm
-from elldict.solver.select import PILOT_DONE, PILOT_ITER
+from elldict.solver.select import DONE, PILOT_DONE, PILOT_ITER
 from elldict.solver.starts import find_start
-from elldict.solver.steps import LONGEST, limit, rotate
+from elldict.solver.steps import QuasiNewton
 
 LIMIT = 3.0  # of entries for the start, in median absolute deviations: with 6, samples are sparsest along features
-FIRST_ROUNDS = 3  # of messages, before the first step of the atoms
-MOST_ITER = 200  # rounds; without noise, a climb takes 60 to 100
-STEP = 0.7  # fraction of a Newton step that is taken: messages follow the atoms, and whole steps may go in circles
-DONE = 1 / 16  # fraction of the rise by chance at which a climb ends
 SETTLED = 0.005  # relative change of noise and rate per round at which they have converged
-FALLS = 0.9  # factor of the noise per round below which there seems to be none
 MOST_UNKNOWNS = 0.8  # nonzero codes and corrupted entries, relative to entries: as many unknowns as equations fit all
 LEAST_GAIN = 0.015  # log-likelihood per entry: noise that differs between features, and heavy tails, reach half of it
 MOST_GAIN = 1.0  # of a single sample, which may have any likelihood without noise
-ROUNDS = 30  # in which the final distributions are learned
-COARSE = 0.05  # distinct values per sample below which a feature is rounded
+COARSE = 0.05  # distinct values per sample below which a feature is rounded: to 1, atoms would be ten times worse
 PER_ATOM = 8  # samples per atom whose codes are solved for, to find exact atoms
 SOLVED = 1e-9  # residual of a sample of unit mean square that is due to rounding errors
 
@@ -76,10 +79,10 @@ def find_angles(sums: Slopes, n_samples: float, value: float) -> Angles:
 
 
 def take_step(state: State, at: Angles) -> State:
-    """Take a shortened Newton step."""
-    angles = STEP * limit(at.slope / at.curvature)
-    angles = angles * min(1.0, LONGEST / max(measure_length(angles), 1e-300))
-    return replace(state, A=rotate(state.A, angles), length=measure_length(angles))
+    """Take a Newton step; earlier steps tell nothing, since messages follow the atoms."""
+    step, A = QuasiNewton().take(state.A, at)
+    assert step.last is not None
+    return replace(state, A=A, length=measure_length(step.last.angles), value=at.value, iteration=state.iteration + 1)
 
 
 @dataclass(eq=False)
@@ -104,11 +107,6 @@ class Learner:
         value = float(np.average(self.evidence, weights=self.weights))
         at = find_angles(sum_slopes(prior, messages, self.weights), float(np.sum(self.weights)), value)
         self.prior = learn(prior, messages, self.weights, self.rounding**2)
-        if self.prior.noise < FALLS * prior.noise:  # without noise, it falls in each round: twice at once
-            self.prior = replace(self.prior, noise=max(self.prior.noise**2 / prior.noise, self.rounding**2))
-        state = replace(state, iteration=state.iteration + 1, value=at.value)
-        if state.iteration <= FIRST_ROUNDS:
-            return state
         state, reason = take_step(state, at), Reason.RUNNING
         if state.length < RESOLUTION * self.rounding:
             reason = Reason.ROUNDING
@@ -152,7 +150,7 @@ class Ascent:
             return sum_slopes(prior, pass_messages(Y, A, prior), each)
 
         at = find_angles(self.samples.sum(visit), count_samples(self.samples), state.value)
-        state = take_step(replace(state, iteration=state.iteration + 1), at)
+        state = take_step(state, at)
         return replace(state, reason=Reason.SMALL_RISE if at.rise < DONE * at.rise_by_chance else Reason.RUNNING)
 
 
@@ -171,7 +169,7 @@ def climb_through_corruption(
     estimate, by its name: unless there is no choice, only the climbs if corruption does not explain the samples better
     than codes for the atoms of the l_p norm, whose state is given.
     """
-    found = journal.once(lambda: climb_from_limited(samples, subset, lp, min(max_iter, MOST_ITER), observers))
+    found = journal.once(lambda: climb_from_limited(samples, subset, lp, max_iter, observers))
     is_better = found["gain"] > LEAST_GAIN and found["state"].reason is not Reason.MAX_ITER
     if has_choice and not is_better and found["state"].reason is not Reason.STOPPED:
         return {"climbs": found["climbs"]}

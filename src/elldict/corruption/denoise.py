@@ -10,9 +10,6 @@ from elldict.corruption.messages import explain
 from elldict.corruption.prior import Prior
 from elldict.samples.base import Array
 
-LEAST_NOISE = 1e-26
-"""Smallest variance of the noise, relative to that of a code: rounding errors."""
-
 
 def make_cleaner(prior: Prior, mixing: Array, mean: Array, noise_std: float | None) -> Callable[[Array], Array]:
     """Make the rule for the posterior means of samples (b, n) without their errors; the noise may be known.
@@ -22,8 +19,8 @@ def make_cleaner(prior: Prior, mixing: Array, mean: Array, noise_std: float | No
     units = np.linalg.norm(mixing, axis=1)
     A = (mixing / units[:, None]).T.astype(np.float64)
     if noise_std is not None:
-        square = float(np.mean((noise_std / units) ** 2))
-        prior = prior.with_noise(max(square, LEAST_NOISE * float(np.mean(prior.variance))))
+        rounding = np.finfo(float).eps ** 2 * float(np.mean(prior.variance))
+        prior = prior.with_noise(max(float(np.mean((noise_std / units) ** 2)), rounding))
 
     def clean(rows: Array) -> Array:
         return np.asarray(explain((rows - mean) / units, A, prior).mean @ A * units + mean)

@@ -19,9 +19,8 @@ from elldict.samples.order import Mask
 
 DAMPING = 0.8  # fraction of new messages in those that are sent, so that they do not oscillate
 ROUNDS = 20  # after which messages for known atoms and distributions have converged, or never will
-FIRST_NOISE, FALL = 0.1, 0.4  # noise variance relative to that of corruption, and its factor per round: without noise
+FIRST_NOISE, FALL = 0.1, 0.2  # noise variance relative to that of corruption, and its factor per round: without noise
 # from the beginning, the first estimate of a sample would also be its last
-MOST_ROUNDS = 35  # after which noise is within rounding errors
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,10 @@ def explain(Y: Array, A: Array, prior: Prior) -> Explanation:
     The explanation with the smallest variance is kept: with little noise, messages about some samples diverge.
     """
     first = FIRST_NOISE * prior.scale**2
-    n_rounds = ROUNDS // 2 + math.ceil(math.log(max(first / prior.noise, 1)) / -math.log(FALL))
     sent, blur = begin(Y, prior, each=True)
     nothing = np.zeros(Y.shape, dtype=bool)
     best = Explanation(np.zeros(Y.shape), nothing, nothing, np.full((len(Y), 1), math.inf))
-    for number in range(min(n_rounds, MOST_ROUNDS)):
+    for number in range(ROUNDS):
         noisy = prior.with_noise(max(prior.noise, first * FALL**number))
         messages = exchange(Y, A, noisy, sent, blur, each=True)
         sent, blur, codes = messages.sent, messages.blur, messages.codes

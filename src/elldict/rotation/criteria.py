@@ -13,9 +13,6 @@ from elldict.solver.evaluate import LEAST_CURVATURE, Angles
 from elldict.solver.kernels import Terms, signed_power, smooth_norm
 from elldict.validation import EXPONENT, InvalidParameterError
 
-FLAT = 1e-10
-"""Curvature of a pair of factors with tiny loadings, where those of all factors have unit mean square."""
-
 
 @dataclass(frozen=True)
 class Criterion:
@@ -92,20 +89,19 @@ def evaluate(rows: Samples, A: Array, criterion: Criterion, moments: Array) -> A
     independent factors, without products of matrices; quasi-Newton steps learn the rest.
     """
     D = A @ moments @ A.T
-    v, rounded = np.diag(D).copy(), A.astype(rows.dtype)
+    v = np.diag(D).copy()
 
     def visit(block: Array, start: int) -> _Sums:  # noqa: ARG001
-        Z = (rounded @ block.T).T
+        Z = (A @ block.T).T
         value, g, slope = criterion.terms(Z, v)
-        slopes, squares = (np.asarray(np.sum(each, axis=0, dtype=np.float64)) for each in (slope, g * g))
-        return _Sums(value, np.asarray(g.T @ Z, dtype=np.float64), slopes, squares)
+        return _Sums(value, g.T @ Z, np.sum(slope, axis=0), np.sum(g * g, axis=0))
 
     sums, p = rows.sum(visit), rows.shape[0]
     C, own = sums.gz / p, np.diag(sums.gz) / p
     crossed, squares = np.outer(sums.slope / p, v), np.outer(sums.g2 / p, v)
     second = own[:, None] + own - crossed - crossed.T + 16 * criterion.gamma * D**2  # v changes as well
     least = LEAST_CURVATURE / 2 * (np.abs(own)[:, None] + np.abs(own))
-    curvature = np.maximum(np.abs(second), least + FLAT)
+    curvature = np.maximum(np.abs(second), least + np.finfo(float).tiny)  # factors without loadings have none
     variance = np.maximum(squares + squares.T - 2 * np.outer(own, own), 0)
     np.fill_diagonal(curvature, math.inf)
     return Angles(sums.value / p, C - C.T, curvature, variance / p)

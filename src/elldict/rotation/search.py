@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,11 +13,8 @@ from elldict.samples.base import Array
 from elldict.solver.evaluate import Angles
 from elldict.solver.steps import QuasiNewton
 
-LARGE, SINGLE_TOL = 2**17, 1e-4
-"""Number of loadings above which single precision saves time, and the smallest `tol` that it can reach."""
-
-ROUNDING, EXACT = 1e-7, 2e-16
-"""Relative decrease of a criterion due to rounding in single precision, and least rise in double precision."""
+ROUNDING = 1e-15
+"""Change of a criterion that is due to rounding, relative to its value."""
 
 EQUAL = 6
 """Digits of sums of squares of two factors that are equal but for rounding and `tol`."""
@@ -38,10 +34,7 @@ def search(
     rows: Array, criterion: Criterion, starts: Sequence[Array], max_iter: int, tol: float, n_threads: int
 ) -> list[Maximum]:
     """Maximise a criterion of rows (p, k) of unit mean square from each start (k, k)."""
-    is_single = rows.size > LARGE and tol >= SINGLE_TOL
-    used: Any = rows.astype(np.float32) if is_single else rows
-    moments = np.asarray(rows.T @ rows / len(rows))
-    samples = ArraySamples(used, n_threads)
+    samples, moments = ArraySamples(rows, n_threads), np.asarray(rows.T @ rows / len(rows))
     return [ascend(start, lambda A: evaluate(samples, A, criterion, moments), max_iter, tol) for start in starts]
 
 
@@ -60,7 +53,7 @@ def ascend(A: Array, evaluate_at: Callable[[Array], Angles], max_iter: int, tol:
                 return Maximum(step.last.A, step.last.value, True, iteration)
             continue
         step, A = step.take(A, at)
-        if at.rise <= max(tol**2 * at.rise_by_chance, EXACT * abs(at.value)):
+        if at.rise <= max(tol**2 * at.rise_by_chance, ROUNDING * abs(at.value)):
             return Maximum(A, evaluate_at(A).value, True, iteration)
     return Maximum(A, evaluate_at(A).value, False, max_iter)
 

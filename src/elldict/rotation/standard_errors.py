@@ -20,7 +20,7 @@ MAX_FACTORS = 48
 """Factors up to which errors over rows are computed: they have 1128 angles, whose products are summed over rows."""
 
 NO_EIGENVALUE = 1e-10
-"""Smallest singular value of the Jacobian, relative to the largest, that is not due to rounding."""
+"""Smallest singular value of the Jacobian, relative to the largest, that is not due to rounding of the rotation."""
 
 LEAST_DRAWS = 20
 """Bootstrap samples needed: a standard error from n of them has itself a relative error of 1 / sqrt(2 n), here 16 %."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FEWEST, PER_FEATURE = 1000, 40  # samples of the first fit: minimum, and per feature
 LEAST_WINDOW = 4000  # densities of sharp peaks, such as Laplace's, need more samples than a first fit
-DENSITY_SHARE, WINDOW_SHARE = 0.1, 1 / 4  # of all samples, and of the window, that are new when densities are refitted
+OUTDATED = 0.1  # fraction of all samples that are new when densities are refitted
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def follow(model: LpEstimator, stream: Stream, rows: Array, X: Any, half_life: f
     assert stream.follower is not None
     follower, needed = stream.follower.follow(rows, half_life), count_needed(X.shape[1])
     assert follower.change is not None
-    is_outdated = follower.n_new > max(DENSITY_SHARE * follower.path.weight, WINDOW_SHARE * len(stream.window))
+    is_outdated = follower.n_new > OUTDATED * follower.path.weight
     has_drifted, has_changed = follower.change.alarms
     if has_changed or (has_drifted and half_life == np.inf):
         message = (

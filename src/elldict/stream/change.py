@@ -18,16 +18,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from elldict.samples.base import Array, FieldwiseSum
+from elldict.stream.path import MEMORY, TINY
 
 BLOCK = 256  # minimum number of samples per block: sums over sparse codes are then nearly normal
 ALLOWANCE = 0.5  # k: half of the shift that is noticed soonest
-BLOCKS_PER_ALARM = 1e6  # by chance, of each score if it is normal
-THRESHOLD = math.log(BLOCKS_PER_ALARM * 2 * ALLOWANCE**2) / (2 * ALLOWANCE) - 1.166  # h
-LAG_SHARE = 1 / 16  # weight of a block in the mean angles of recent ones
-PRIOR_BLOCKS, MEMORY_BLOCKS = 4, 64  # of the spread of scores: weight of its initial value, and memory
+THRESHOLD = 12.0  # h: a normal score has one alarm by chance in 10^6 blocks
 LEAST_ANGLE = 1e-5  # below, atoms without noise are off by rounding errors of single precision
-OUTLIER = 9.0  # limit of a squared score, relative to its mean, when the spread is updated
-TINY = 1e-300  # keeps quotients finite
 
 
 @dataclass(frozen=True)
@@ -77,14 +73,14 @@ class ChangeTest:
         decrease, noise = self.levels - means, self.variances * (1 / b + 1 / n_samples) + TINY
         total = np.sum(decrease) / math.sqrt(np.sum(noise))
         scores = np.r_[product / math.sqrt(2 * norm + TINY), total, decrease / np.sqrt(noise)]
-        share = 1 / (min(self.n_blocks, MEMORY_BLOCKS) + PRIOR_BLOCKS + 1)
+        share = 1 / (min(self.n_blocks, MEMORY) + 2)  # the initial spread counts as a block
         return replace(
             self,
-            lag=self.lag + LAG_SHARE * (angles - self.lag),
-            lag_noise=(1 - LAG_SHARE) ** 2 * self.lag_noise + LAG_SHARE**2 / b,
+            lag=self.lag + (angles - self.lag) / MEMORY,
+            lag_noise=(1 - 1 / MEMORY) ** 2 * self.lag_noise + 1 / (b * MEMORY**2),
             levels=self.levels + (means - self.levels) * b / (n_samples + b),
             n_samples=n_samples + b,
-            spreads=self.spreads + share * (np.minimum(scores**2, OUTLIER * self.spreads) - self.spreads),
+            spreads=self.spreads + share * (scores**2 - self.spreads),
             sums=np.maximum(0.0, self.sums + scores / np.sqrt(np.maximum(self.spreads, 1)) - ALLOWANCE),
             n_blocks=self.n_blocks + 1,
         )

@@ -26,8 +26,8 @@ from elldict.stream.change import Block, ChangeTest
 from elldict.stream.path import Path
 from elldict.warnings import Finding, find_gaussian
 
-LARGEST_STEP = 1 / 2  # samples of a step, relative to those before: Newton's step is then short enough
-STEPS_PER_HALF_LIFE, LEAST_STEP = 4, 64  # steps within a half-life, and samples of a step, at least
+LARGEST_STEP = 1 / 4  # samples of a step, relative to those before and to the half-life: its samples weigh the same
+LEAST_STEP = 64  # samples of a step: fewer do not make it better
 WORSE = 4.0  # distance of atoms from those of another fit, relative to the errors of the latter, beyond chance
 
 
@@ -48,7 +48,7 @@ class Follower:
 
     def follow(self, rows: Array, half_life: float) -> Follower:
         """Take the steps of a batch (b, n), in parts so small that one step is enough for each."""
-        most = max(LEAST_STEP, min(LARGEST_STEP * self.path.weight, half_life / STEPS_PER_HALF_LIFE))
+        most = max(LEAST_STEP, LARGEST_STEP * min(self.path.weight, half_life))
         follower = self
         for part in np.array_split(rows, math.ceil(len(rows) / most)):
             follower = follower._visit(part, 0.5 ** (len(part) / half_life))

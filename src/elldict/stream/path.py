@@ -16,9 +16,8 @@ from elldict.solver.evaluate import LEAST_CURVATURE
 from elldict.solver.objectives import Objective
 from elldict.solver.steps import limit, polar, rotate
 
-MEMORY = 16  # measurements of curvatures that are averaged: each has an error of about 10 %
-SHORTENED = 1 / 8  # least curvature of a likelihood, relative to the variance of its slope
-SHORTEST = 1e-100  # keeps quotients finite where there is neither curvature nor slope
+MEMORY = 16  # measurements that are averaged: those of curvatures have an error of about 10 % each
+TINY = 1e-100  # keeps quotients finite, and their squares, where there is neither curvature nor slope
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,6 @@ def measure_angles(Z: Array, objective: Objective) -> Array:
     own, bend, across = np.mean(gz, axis=0), slope.T @ z2 / r, (g * g).T @ z2 / r
     variance = np.maximum(across + across.T - 2 * (gz.T @ gz / r), 0)
     np.fill_diagonal(variance, 0)
-    least = LEAST_CURVATURE / 2 * (np.abs(own)[:, None] + np.abs(own)) + SHORTEST
-    if objective.is_likelihood:
-        least = np.maximum(least, SHORTENED * variance)
+    least = LEAST_CURVATURE / 2 * (np.abs(own)[:, None] + np.abs(own)) + TINY
     mixed = own[:, None] + bend
     return np.stack([own[:, None] + own - bend - bend.T, variance, least, mixed - mixed.T])

@@ -1,9 +1,8 @@
 """Closed forms from the paper and beyond: moments, bounds, and the algorithm on infinitely many samples."""
 
 from elldict.theory.accuracy import cramer_rao_bound, expected_error, gaussian_moment
-from elldict.theory.bounds import noise_gap, recovery_constant, samples_needed, sharpness_constant
+from elldict.theory.bounds import noise_gap, recovery_constant, samples_needed
 from elldict.theory.population import (
-    convergence_factor,
     first_stage_bound,
     growth_rates,
     population_gradient,
@@ -17,7 +16,6 @@ from elldict.theory.unmixing import bernoulli_gaussian_information, crosstalk_bo
 
 __all__ = [
     "bernoulli_gaussian_information",
-    "convergence_factor",
     "cramer_rao_bound",
     "crosstalk_bound",
     "expected_error",
@@ -31,7 +29,6 @@ __all__ = [
     "population_step",
     "recovery_constant",
     "samples_needed",
-    "sharpness_constant",
     "signal_ratio",
     "signal_ratios",
 ]

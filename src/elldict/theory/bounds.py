@@ -29,6 +29,21 @@ def noise_gap(p: float, noise_std: float) -> float:
     positive for p > 2. It tends to 0 for p -> 2 (where the objective is constant), is 1/2 for p = 4 and any noise, and
     behaves like p (p-2) eta^(p-4) / 16 for strong noise: noise flattens the objective for p < 4.
 
+    The sharpness constants C_p and C_eta,p of the paper are 1 / xi_eta. For q of length 1 (Lemmas "sharpness"), with
+    s = eta^2,
+
+        theta (1-theta) / (2 C) min_i ||q -+ e_i||^2
+            <= theta (1+s)^(p/2) + (1-theta) s^(p/2) - E(||q_Omega||^2 + s)^(p/2)
+
+    and, averaged over the rows of an orthogonal Q, the same with ||Q - P||_F^2 / n for some signed permutation P.
+    Both are true; the printed proofs need four repairs.
+    (1) ``r = |1 - q_n|^2 = eps^2`` should read ``r = 1 - |q_n| <= eps^2 = 1 - q_n^2``.
+    (2) The last displays of the noisy version have an extra factor 2 below c, and lack eta^2 within the mean.
+    (3) ||Q - P||_2 has to be the Frobenius norm.
+    (4) Rows may share their nearest unit vector, so step (b) is not an equality. The claim holds nevertheless: a row
+    with an entry above sqrt(1/2) does not share it; any other row has a gap of theta (1-theta) / C or more, and with
+    the right sign ||q -+ e_j||^2 <= 2 for any remaining j.
+
     Examples
     --------
     >>> from elldict.theory import noise_gap
@@ -47,46 +62,6 @@ def noise_gap(p: float, noise_std: float) -> float:
     return float(middle ** (p / 2) * (above + below))
 
 
-def sharpness_constant(p: float, noise_std: float = 0.0) -> float:
-    """Compute the sharpness constant of the population objective, the paper's C_p and C_eta,p.
-
-    Parameters
-    ----------
-    p : float
-        Exponent of the norm, above 2.
-    noise_std : float, default=0.0
-        Standard deviation eta of the noise, relative to an active code.
-
-    Returns
-    -------
-    float
-        1 / xi_eta, see :func:`noise_gap`; without noise 1 / (1 - 2 (1/2)^(p/2)).
-
-    Notes
-    -----
-    For q of length 1 (paper, Lemmas "sharpness"), with s = eta^2,
-
-        theta (1-theta) / (2 C) min_i ||q -+ e_i||^2
-            <= theta (1+s)^(p/2) + (1-theta) s^(p/2) - E(||q_Omega||^2 + s)^(p/2)
-
-    and, averaged over the rows of an orthogonal Q, the same with ||Q - P||_F^2 / n for some signed permutation P.
-    Both are true; the printed proofs need four repairs.
-    (1) ``r = |1 - q_n|^2 = eps^2`` should read ``r = 1 - |q_n| <= eps^2 = 1 - q_n^2``.
-    (2) The last displays of the noisy version have an extra factor 2 below c, and lack eta^2 within the mean.
-    (3) ||Q - P||_2 has to be the Frobenius norm.
-    (4) Rows may share their nearest unit vector, so step (b) is not an equality. The claim holds nevertheless: a row
-    with an entry above sqrt(1/2) does not share it; any other row has a gap of theta (1-theta) / C or more, and with
-    the right sign ||q -+ e_j||^2 <= 2 for any remaining j.
-
-    Examples
-    --------
-    >>> from elldict.theory import sharpness_constant
-    >>> round(sharpness_constant(4), 12)
-    2.0
-    """
-    return 1 / noise_gap(p, noise_std)
-
-
 def recovery_constant(p: float, density: float, noise_std: float = 0.0) -> float:
     """Compute the largest squared error per atom for a unit deviation of the objective, the paper's C_theta.
 
@@ -102,14 +77,14 @@ def recovery_constant(p: float, density: float, noise_std: float = 0.0) -> float
     Returns
     -------
     float
-        4 C / (gamma_p theta (1 - theta)), with C the :func:`sharpness_constant`. If the sampled objective, per atom and
-        sample, is within delta of its expectation on the whole orthogonal group, its maximiser A satisfies
+        4 / (gamma_p theta (1 - theta) xi_eta), with xi_eta the :func:`noise_gap`. If the sampled objective, per atom
+        and sample, is within delta of its expectation on the whole orthogonal group, its maximiser A satisfies
         ||A^T - D0 Pi||_F^2 / n <= C_theta delta for some signed permutation Pi.
 
     Notes
     -----
-    Theorem 2.2 (noise) has the constant 4 / (gamma_p theta (1 - theta)) without C, which is part of the number of
-    samples there; see :func:`samples_needed`. With C, the limit of noise -> 0 is the constant of Theorem 2.1.
+    Theorem 2.2 (noise) has the constant 4 / (gamma_p theta (1 - theta)) without xi_eta, which is part of the number of
+    samples there; see :func:`samples_needed`. With xi_eta, the limit of noise -> 0 is the constant of Theorem 2.1.
 
     Examples
     --------
@@ -118,7 +93,7 @@ def recovery_constant(p: float, density: float, noise_std: float = 0.0) -> float
     10.666667
     """
     check_density(density)
-    return 4 * sharpness_constant(p, noise_std) / (gaussian_moment(p) * density * (1 - density))
+    return 4 / (noise_gap(p, noise_std) * gaussian_moment(p) * density * (1 - density))
 
 
 def samples_needed(p: float, *, n_features: int, density: float, tolerance: float, noise_std: float = 0.0) -> float:

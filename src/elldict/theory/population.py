@@ -93,6 +93,15 @@ def population_step(A: ArrayLike, p: float, density: float) -> Array:
     ndarray of the shape of A
         The gradient divided by its norm (sphere), or its polar factor (orthogonal group, Stiefel manifold).
 
+    Notes
+    -----
+    In the second stage, the error decreases by a factor theta per step: this is the limit of ||a_next - e_i|| /
+    ||a - e_i|| for any p, also on the orthogonal group. Theorem 3.1 states 1 / theta, which would be divergence: it is
+    the limit of 1 + tau_i, by which SOR_i *grows*. Near e_n, a support without n contributes nothing in the limit (a
+    small norm to the power p - 2), and one with n contributes norm 1. So the gradient is theta at n, and theta a_i
+    P(i in Omega) = theta^2 a_i elsewhere. Convergence to the limit is slow for p near 2: the difference is of order
+    ||a - e_n||^(p-2).
+
     Examples
     --------
     >>> from elldict.theory import population_step
@@ -235,36 +244,6 @@ def first_stage_bound(a: ArrayLike, p: float, density: float) -> float:
     rates = growth_rates(a, p, density)
     slowest = float(np.min(rates))
     return math.log(rates.size + 1) / 2 / math.log1p(slowest) if slowest > 0 else math.inf
-
-
-def convergence_factor(density: float) -> float:
-    """Compute the factor by which the error decreases per iteration in the second stage of the population power method.
-
-    Parameters
-    ----------
-    density : float
-        Probability theta that a code is not zero, in (0, 1).
-
-    Returns
-    -------
-    float
-        The limit theta of ||a_next - e_i|| / ||a - e_i|| for any p; it is the same on the orthogonal group.
-
-    Notes
-    -----
-    Theorem 3.1 states 1 / theta, which would be divergence: it is the limit of 1 + tau_i, by which SOR_i *grows*. Near
-    e_n, a support without n contributes nothing in the limit (a small norm to the power p - 2), and one with n
-    contributes norm 1. So the gradient is theta at n, and theta a_i P(i in Omega) = theta^2 a_i elsewhere.
-    Convergence to the limit is slow for p near 2: the difference is of order ||a - e_n||^(p-2).
-
-    Examples
-    --------
-    >>> from elldict.theory import convergence_factor
-    >>> convergence_factor(0.1)
-    0.1
-    """
-    check_density(density)
-    return float(density)
 
 
 def _check_rows(A: ArrayLike, p: float, density: float) -> Array:
