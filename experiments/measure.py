@@ -24,7 +24,19 @@ from experiments.benchmarks.study import Study, hash_core
 FOLDER = ROOT / "build" / "measure"
 
 BENCHMARKS = (
-    *("real", "ica", "speed", "which_one", "error_bars", "limit", "rotation", "stability", "denoise", "stream"),
+    *(
+        "real",
+        "ica",
+        "unmixing",
+        "speed",
+        "which_one",
+        "error_bars",
+        "limit",
+        "rotation",
+        "stability",
+        "denoise",
+        "stream",
+    ),
     *("files", "scaling", "checkpoint_cost", "ablation", "gpu"),
 )
 CAMPAIGNS = ("damaged_files", "damaged_models", "faults")
