@@ -53,7 +53,7 @@ def test_fit_finds_the_sources_and_removes_the_excluded_one(raw):
 def test_sources_are_those_of_the_model_and_sorted_by_explained_variance(raw):
     ica, model = fit_ica(raw, N_SOURCES, return_model=True)
     sources = ica.get_sources(raw).get_data()
-    np.testing.assert_allclose(np.cov(sources, bias=True), np.eye(N_SOURCES), atol=1e-9)
+    np.testing.assert_allclose(np.var(sources, axis=1), 1, atol=1e-9)
     np.testing.assert_allclose(ica.unmixing_matrix_ @ ica.mixing_matrix_, np.eye(N_SOURCES), atol=1e-9)
     samples = sources.T @ ica.mixing_matrix_.T
     np.testing.assert_allclose(np.abs(model.transform(samples)), np.abs(sources.T), atol=1e-9)
@@ -70,7 +70,7 @@ def test_only_chosen_samples_are_used(raw):
     spoiled = raw.copy()
     spoiled._data[:, :512] *= 30
     marked = spoiled.copy().set_annotations(mne.Annotations([0], [512 / FS], ["bad_jump"]))
-    options = {"return_model": True, "error_bars": False}
+    options = {"return_model": True, "error_bars": False, "orthogonal": True}
     for inst, choice, n_samples in (
         (marked, {}, N_TIMES - 512),
         (marked, {"decim": 3}, -(-(N_TIMES - 512) // 3)),

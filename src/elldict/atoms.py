@@ -167,11 +167,11 @@ def climb_likelihood(
         state = State(find_principal_axes(estimate), Lp(options.p), reason=Reason.TOO_FEW)
         return replace(estimate, order=None, state=state)
     climber = Climber(options.max_iter, find_least_blur(estimate), observers, journal)
-    estimate = replace(estimate, **journal.once(lambda: climb_from_pilot(estimate, options, climber, like)))
+    estimate = replace(estimate, **climber.once(lambda: climb_from_pilot(estimate, options, climber, like)))
     may_be_free = estimate.whitening.is_white and not options.orthogonal
     if not may_be_free or estimate.is_pilot or climber.was_stopped or n == 1 or (like and like.is_orthogonal):
         return estimate
-    return replace(estimate, **journal.once(lambda: climb_freely(estimate, climber, like)))
+    return replace(estimate, **climber.once(lambda: climb_freely(estimate, climber, like)))
 
 
 def climb_freely(estimate: Estimate, climber: Climber, like: Estimate | None) -> dict[str, Any]:
