@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from elldict import LpDictionaryLearning, LpICA, load
+from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import match_atoms
 from elldict.solver.climb import Reason
 from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_EIGENVALUE, Shears, evaluate_shears
 from elldict.solver.steps import shear
 from elldict.theory import bernoulli_gaussian_information, cramer_rao_bound, crosstalk_bound
+from elldict.warnings import list_components
 from tests.fits import draw, make_subset, measure_errors, run
 
 SLAB, NOISE = 0.3, 0.4
@@ -307,3 +309,19 @@ def test_error_bars_of_a_whitened_fit_are_about_the_error():
     result = run(X, error_bars=True, **WHITE)
     ratio = np.mean(result.component_errors) / np.mean(measure_errors(mixing, result.mixing))
     assert 1 / 3 < ratio < 3
+
+
+@pytest.mark.parametrize(("n", "r"), [(4, 1000), (10, 10_000), (30, 3000)])
+def test_whitened_fit_of_gaussian_sources_names_all_of_them(n, r):
+    X, _ = mix("gauss", r, n)
+    (finding,) = run(X, **WHITE).findings
+    assert finding.category is NotIdentifiableWarning
+    named = list_components(np.arange(n))
+    assert named in finding.message
+
+
+def test_whitened_fit_names_gaussian_sources_alone():
+    sources = np.c_[draw("gauss", 3000, 3), draw("laplace", 3000, 5)]
+    result = run(sources @ np.random.default_rng(1).standard_normal((8, 8)).T, **WHITE)
+    (finding,) = result.findings
+    assert len(finding.message.split(" are not")[0].split(",")) == 3

@@ -105,7 +105,8 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
         density = Density.begin(len(power)).refit(halves.encode(state.A), choose=True)
     gaussian = np.zeros(len(order), dtype=bool)
     if state.reason not in (Reason.STOPPED, Reason.TOO_FEW):
-        gaussian = find_gaussian(density.negentropy, (estimate.order or estimate.statistics).n_samples) & ~exact
+        r = (estimate.order or estimate.statistics).n_samples
+        gaussian = find_gaussian(density.negentropy, r, is_orthogonal=estimate.is_orthogonal) & ~exact
     findings = [*check_samples(estimate.statistics, whitening, options.n_components)]
     findings += check_components(state, gaussian[order], estimate.statistics)
     corruption = estimate.corruption

@@ -152,13 +152,14 @@ def are_dependent(rows: Array) -> bool:
     return bool(np.var(np.sum(squares, axis=1)) > DEPENDENT * np.sum(np.var(squares, axis=0)))
 
 
-def find_gaussian(negentropy: Array, n_samples: float) -> Mask:
+def find_gaussian(negentropy: Array, n_samples: float, *, is_orthogonal: bool = True) -> Mask:
     """Find the codes (m,) whose densities gain no more than those of Gaussian codes after the same search.
 
     Each atom has one angle to every other atom, and each angle can be fitted to noise: with 3 to 60 components,
-    Gaussian codes gained at most n + 2 sqrt(n) nats, summed over all samples.
+    Gaussian codes gained at most n + 2 sqrt(n) nats, summed over all samples. Atoms that are not orthogonal have two
+    coefficients for each angle, and gained 1.3 times as much.
     """
-    n = len(negentropy)
+    n = len(negentropy) * (1.0 if is_orthogonal else 1.5)
     return np.asarray(n_samples * negentropy < n + 2 * np.sqrt(n))
 
 
