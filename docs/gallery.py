@@ -15,6 +15,7 @@ ORDER = (
     "denoise_photograph",
     "eeg",
     "sounds",
+    "unmixing",
     "genes",
     "words",
     "rotation",
@@ -36,6 +37,7 @@ DETAILS: dict[str, tuple[int, tuple[Box, ...]]] = {
     "number_of_components": (2, ((0.0, 0.0, 0.4, 0.64),)),
     "sounds": (1, ((0.5, 0.05, 0.995, 0.585),)),
     "stream": (1, ((0.53, 0.0, 1.0, 1.0),)),
+    "unmixing": (1, ((0.36, 0.0, 1.0, 1.0),)),
     "words": (1, ((0.54, 0.03, 1.0, 0.49),)),
 }
 """Of each example: the number of a figure, and parts of it that are put side by side (left, top, right, bottom)."""
