@@ -40,6 +40,14 @@ def test_sounds_are_found(run_example):
     assert "data:audio/wav" in found["Players"]({"one": found["heard"][:, 0]})._repr_html_()
 
 
+def test_unmixing_recovers_zeros_and_reaches_the_bound(run_example):
+    found = run_example("plot_unmixing")
+    assert np.std(found["shown"]) < 1e-12
+    # means of 50 errors with a relative standard deviation of about one third each
+    assert np.all(np.array(found["errors"]) < 1.4 * np.array(found["limit"]))
+    assert found["n_figures"] == 2
+
+
 def test_stream_with_a_change_warns_and_recovers(run_example):
     found = run_example("plot_stream")
     assert set(found["noticed"]) == set(found["models"])
