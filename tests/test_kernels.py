@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elldict.fit import Options, fit
-from elldict.samples.arrays import ArraySamples
 from elldict.solver import kernels
 from elldict.solver.density import get_grid
 from elldict.solver.kernels import SUB_BITS, count_bins, find_bins, fit_weights, make_bin_centres
@@ -76,7 +74,7 @@ TERMS = {
 
 
 def check_terms(name, Z, weights=None):
-    """Compare a function of codes with that of NumPy."""
+    """Compare a function of codes with that of NumPy; without second derivatives, both are the same but for these."""
     before, rounding = Z.copy(), ROUNDING[str(Z.dtype)]
     ours, theirs = TERMS[name](Z, weights, second=True), in_numpy(TERMS[name], Z, weights, second=True)
     np.testing.assert_array_equal(Z, before)
@@ -89,6 +87,10 @@ def check_terms(name, Z, weights=None):
         sizes = np.abs(kernels.look_up(Z, *make_tables(Z.shape[1]))[0])
         scale = np.sum(sizes if weights is None else weights[:, None] * sizes)
     np.testing.assert_allclose(ours.value, theirs.value, rtol=0, atol=rounding * scale)
+    for first, both in ((TERMS[name](Z, weights), ours), (in_numpy(TERMS[name], Z, weights), theirs)):
+        assert first.slope.shape == (0, 0)
+        assert first.value == both.value
+        np.testing.assert_array_equal(first.g, both.g)
 
 
 def store_codes(Z, order):
@@ -131,20 +133,20 @@ def test_compiled_module_is_used_where_it_was_built():
     assert (COMPILED is not None) == (bool(built) and os.environ.get(kernels.SWITCH) != "0")
 
 
-@pytest.mark.parametrize("value", ["0", "1"])
-def test_environment_variable_selects_numpy_for_a_fit_with_the_same_atoms(value):
+def fit_in_a_process(value):
     environment = {**os.environ, kernels.SWITCH: value}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
-    is_numpy, mixing, errors = json.loads(done.stdout)
-    if value == "0":
-        assert is_numpy
-    elif os.environ.get(kernels.SWITCH) != "0":
-        assert is_numpy == (COMPILED is None)
-    A = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]
-    result = fit(ArraySamples(np.random.default_rng(0).laplace(size=(600, 4)) @ A), Options())
+    return json.loads(done.stdout)
+
+
+@needs_compiled
+def test_environment_variable_selects_numpy_for_a_fit_with_the_same_atoms():
+    (is_numpy, mixing, errors), (is_other_numpy, *other) = map(fit_in_a_process, "01")
+    assert is_numpy
+    assert not is_other_numpy
     # some twenty steps, each computed from sums that are rounded to 1e-13
-    np.testing.assert_allclose(mixing, result.mixing, atol=1e-9)
-    np.testing.assert_allclose(errors, result.component_errors, rtol=1e-7)
+    np.testing.assert_allclose(mixing, other[0], atol=1e-9)
+    np.testing.assert_allclose(errors, other[1], rtol=1e-7)
 
 
 def test_load_compiled_without_a_compiled_module_is_none(monkeypatch):
@@ -162,44 +164,16 @@ def test_load_compiled_without_a_compiled_module_is_none(monkeypatch):
 @DTYPES
 @pytest.mark.parametrize("name", TERMS)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_terms_are_those_of_numpy(name, dtype, weighted):
-    # 1300 codes: more than two of the chunks in which tables are read
-    check_terms(name, draw_codes(1300, 3, dtype), draw_weights(1300) if weighted else None)
-
-
-@IMPLEMENTATIONS
-@DTYPES
-@pytest.mark.parametrize("name", TERMS)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_terms_without_second_derivatives_are_the_same_but_for_these(monkeypatch, name, dtype, weighted, compiled):
-    monkeypatch.setattr(kernels, "COMPILED", COMPILED if compiled else None)
-    Z, weights = draw_codes(1300, 3, dtype), draw_weights(1300) if weighted else None
-    terms, every = TERMS[name](Z, weights), TERMS[name](Z, weights, second=True)
-    assert terms.slope.shape == (0, 0)
-    assert every.slope.shape == Z.shape
-    assert terms.value == every.value
-    np.testing.assert_array_equal(terms.g, every.g)
-
-
-@needs_compiled
-@DTYPES
-@pytest.mark.parametrize("name", TERMS)
-@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (2, 1), (13, 4), (511, 2), (512, 2), (513, 2)])
-def test_terms_of_shapes_that_fill_no_vector_are_those_of_numpy(name, dtype, shape):
-    check_terms(name, draw_codes(*shape, dtype))
-    check_terms(name, draw_codes(*shape, dtype), draw_weights(shape[0]) + 0.1)
-
-
-@needs_compiled
-@DTYPES
-@pytest.mark.parametrize("name", TERMS)
-@pytest.mark.parametrize("order", ORDERS)
-def test_terms_do_not_depend_on_the_memory_order_of_codes(name, dtype, order):
-    Z, weights = draw_codes(300, 5, dtype), draw_weights(300)
-    check_terms(name, store_codes(Z, order), weights)
-    one, other = (TERMS[name](each, weights, second=True) for each in (store_codes(Z, order), Z))
-    for ours, theirs in zip(one, other, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=ROUNDING[dtype])
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        # shapes that fill no vector, and more than two of the chunks in which tables are read
+        *(((b, m), "by atom") for b, m in ((1, 1), (1, 5), (2, 1), (13, 4), (511, 2), (512, 2), (513, 2), (1300, 3))),
+        *(((300, 5), order) for order in ORDERS[1:]),
+    ],
+)
+def test_terms_are_those_of_numpy(name, dtype, weighted, shape, order):
+    check_terms(name, store_codes(draw_codes(*shape, dtype), order), draw_weights(shape[0]) if weighted else None)
 
 
 @needs_compiled
@@ -212,15 +186,6 @@ def test_terms_of_zeros_and_of_large_and_small_codes_are_those_of_numpy(name, dt
     for codes in (Z, np.zeros_like(Z), Z[:1], Z[3:]):
         check_terms(name, codes)
         check_terms(name, codes, draw_weights(len(codes)) + 0.1)
-
-
-@needs_compiled
-@pytest.mark.parametrize("name", TERMS)
-def test_terms_of_single_codes_are_close_to_those_of_double_ones(name):
-    Z = draw_codes(500, 3, "float32")
-    one, other = (TERMS[name](each, second=True) for each in (Z, Z.astype(np.float64)))
-    for ours, theirs in zip(one, other, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6 * np.max(np.abs(theirs)))
 
 
 @needs_compiled
@@ -251,31 +216,18 @@ def test_sums_of_many_single_codes_are_in_double_precision(monkeypatch, compiled
     assert abs(np.cumsum(Z[:, 0])[-1] / (r * float(small)) - 1) > 1e-3
     tables = np.full((3, 1, len(CENTRES)), 0.1)
     tables[1:] = 0
-
-    def compute(n):
-        codes, each, part = Z[:n], None if weights is None else weights[:n], np.zeros(n, np.int8)
-        return {
-            "smooth l_1": -kernels.smooth_norm(codes, 1.0, 1.0, each).value,
-            "l_3": kernels.signed_power(codes, std, 3.0, std, std, each).value,
-            "low moment": kernels.power_moments(codes, std, 3.0, each)[0, 0],
-            "high moment": kernels.power_moments(codes, std, 3.0, each)[1, 0],
-            "tabulated": kernels.tabulated(codes, std, UNIT, CENTRES, tables, each).value,
-            "bins": np.sum(count_bins(codes, std, UNIT, len(CENTRES), part, each)),
-        }
-
-    few, found = compute(1000), compute(r)
-    terms = {
-        "smooth l_1": 1.01**0.5,
-        "l_3": 1e-3,
-        "low moment": 0.1,
-        "high moment": 1e-3,
-        "tabulated": 0.1,
-        "bins": 1.0,
-    }
-    for name, value in found.items():
+    moments = kernels.power_moments(Z, std, 3.0, weights)[:, 0]
+    counts = count_bins(Z, std, UNIT, len(CENTRES), np.zeros(r, np.int8), weights)
+    for value, term in (
+        (-kernels.smooth_norm(Z, 1.0, 1.0, weights).value, 1.01**0.5),
+        (kernels.signed_power(Z, std, 3.0, std, std, weights).value, 1e-3),
+        (moments[0], 0.1),
+        (moments[1], 1e-3),
+        (kernels.tabulated(Z, std, UNIT, CENTRES, tables, weights).value, 0.1),
+        (np.sum(counts), 1.0),
+    ):
         # a term in single precision is rounded to 6e-8 a few times; a sum of a million equal ones by 1e-16 each time
-        np.testing.assert_allclose(value, total * terms[name], rtol=3e-7, err_msg=name)
-        np.testing.assert_allclose(value, 1000 * few[name], rtol=1e-10, err_msg=name)
+        np.testing.assert_allclose(value, total * term, rtol=3e-7)
 
 
 # --- bins -------------------------------------------------------------------------------------------------------------
@@ -354,34 +306,6 @@ def test_find_bins_is_monotone_and_puts_centres_into_their_bins(unit):
     np.testing.assert_array_equal(away, 0.5)
 
 
-def test_find_bins_of_edges_are_those_on_the_side_away_from_zero():
-    # 1 + x / unit is exact for a unit of 1 / 4
-    edges = find_edges(0.25)
-    half = len(edges)
-    for sign, zero in ((1, half), (-1, half - 1)):
-        bins, others, away = find_bins(sign * edges[1:], 0.25, 2 * half)
-        np.testing.assert_array_equal(bins, zero + sign * np.arange(1, half))
-        np.testing.assert_array_equal(others, zero + sign * np.arange(half - 1))
-        # where an octave begins, the other bin is half as wide, and its centre half as far away
-        begins = np.arange(1, half) % 2**SUB_BITS == 0
-        assert np.sum(begins) > 3
-        np.testing.assert_allclose(away, np.where(begins, 2 / 3, 1 / 2), rtol=1e-15)
-
-
-@pytest.mark.parametrize("place", ["below", "above"])
-def test_find_bins_beside_the_end_of_an_octave_shares_by_the_distance_of_centres(place):
-    # 1 + x / unit is exact for a unit of 1 / 4: on either side, a third belongs to the wider bin
-    edges = find_edges(0.25)
-    n_bins, ends = 2 * len(edges), edges[2**SUB_BITS :: 2**SUB_BITS]
-    step = 1e-9 * ends
-    for sign in (1, -1):
-        x = sign * (ends - step if place == "below" else ends + step)
-        bins, others, away = find_bins(x, 0.25, n_bins)
-        np.testing.assert_array_equal(others - bins, sign if place == "below" else -sign)
-        # a step of 1e-9 of x is 16e-9 of the narrower bin, and less of the distance of centres
-        np.testing.assert_allclose(away, 1 / 3 if place == "below" else 2 / 3, atol=16e-9)
-
-
 def draw_parts(b):
     return (np.random.default_rng(3).random(b) < 0.3).astype(np.int8)
 
@@ -389,34 +313,22 @@ def draw_parts(b):
 @IMPLEMENTATIONS
 @DTYPES
 @pytest.mark.parametrize("weighted", [False, True])
-def test_count_bins_sum_to_the_weight_of_each_part(monkeypatch, compiled, dtype, weighted):
-    monkeypatch.setattr(kernels, "COMPILED", COMPILED if compiled else None)
-    Z, part = draw_codes(1300, 3, dtype), draw_parts(1300)
-    Z[:2] = [[1e3], [-1e3]]  # beyond the last bins
-    weights = draw_weights(1300) if weighted else None
-    counts = count_bins(Z, np.linspace(0.5, 2, 3), UNIT, len(CENTRES), part, weights)
-    each = np.ones(1300) if weights is None else weights
-    assert np.all(counts >= 0)
-    for k in (0, 1):
-        np.testing.assert_allclose(counts[k].sum(axis=1), np.sum(each[part == k]), rtol=1e-12)
-    # most codes belong to two bins
-    assert np.mean(np.round(counts) != counts) > 0.3
-
-
-@IMPLEMENTATIONS
-@DTYPES
-@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("unit", [UNIT, 0.25])
-def test_count_bins_keep_the_mean_of_the_codes_of_each_part(monkeypatch, compiled, dtype, weighted, unit):
+def test_count_bins_keep_the_weight_and_the_mean_of_the_codes_of_each_part(
+    monkeypatch, compiled, dtype, weighted, unit
+):
     monkeypatch.setattr(kernels, "COMPILED", COMPILED if compiled else None)
     centres = make_bin_centres(unit, 3.0)
     Z, part, std = draw_codes(1300, 3, dtype), draw_parts(1300), np.linspace(0.5, 2, 3)
+    Z[:2] = [[1e3], [-1e3]]  # beyond the last bins
     weights = draw_weights(1300) if weighted else None
     counts = count_bins(Z, std, unit, len(centres), part, weights)
     each = np.ones(1300) if weights is None else weights
     x = np.clip(Z / std, centres[0], centres[-1])  # a code beyond the outermost centre is counted there
     assert 10 < np.sum(x != Z / std) < 500
+    assert np.all(counts >= 0)
     for k in (0, 1):
+        np.testing.assert_allclose(counts[k].sum(axis=1), np.sum(each[part == k]), rtol=1e-12)
         # a code is divided between two centres whose mean, with these shares, it is; shares are rounded to 1.2e-14, and
         # sums of 1300 terms to 1.5e-13
         total = each[part == k] @ x[part == k]
@@ -502,15 +414,6 @@ def test_count_bins_of_empty_octaves_zeros_and_huge_codes_are_those_of_numpy(dty
     np.testing.assert_array_equal(ours[1], 0)
 
 
-@needs_compiled
-def test_count_bins_of_edges_are_those_of_numpy():
-    # 1 + x / unit is exact for a unit of 1 / 4
-    edges = find_edges(0.25)
-    Z = np.r_[edges, -edges, np.nextafter(edges, 0), np.nextafter(edges, 99)][:, None]
-    args = Z, np.ones(1), 0.25, 2 * len(edges), np.zeros(len(Z), np.int8)
-    np.testing.assert_allclose(count_bins(*args), in_numpy(count_bins, *args), atol=1e-12)
-
-
 # --- expectation-maximisation -----------------------------------------------------------------------------------------
 
 
@@ -557,25 +460,20 @@ def test_fit_weights_of_zeros_and_empty_bins_are_those_of_numpy():
 
 @needs_compiled
 def test_fit_weights_of_arrays_in_any_order_are_the_same():
-    weights, counts, q = make_problem(5)
-    expected = fit_weights(weights, counts, q, 9)
+    problem = make_problem(5)
+    expected = fit_weights(*problem, 9)
     for change in (np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2], lambda x: x[::-1].copy()[::-1]):
-        changed = change(weights), change(counts), change(q)
-        np.testing.assert_array_equal(fit_weights(*changed, 9), expected)
-        np.testing.assert_array_equal(changed[0], weights)
-        np.testing.assert_allclose(in_numpy(fit_weights, *changed, 9), expected, atol=1e-12)
+        np.testing.assert_array_equal(check_weights(*map(change, problem), 9, atol=1e-12), expected)
 
 
 @needs_compiled
 @pytest.mark.parametrize("n_widths", [13, 60])
-@pytest.mark.parametrize("offsets", [False, True])
-def test_fit_weights_of_the_components_of_a_grid_are_those_of_numpy(n_widths, offsets):
+def test_fit_weights_of_the_components_of_a_grid_are_those_of_numpy(n_widths):
     """Components of which most vanish in most bins."""
     grid, rng = get_grid(n_widths), np.random.default_rng(0)
     Z = np.c_[rng.laplace(size=3000), rng.uniform(-2, 2, 3000), np.where(rng.random(3000) < 0.7, 0, 30.0)]
     counts = count_bins(Z, np.ones(3), grid.unit, len(grid.centres), np.zeros(3000, np.int8))[0]
-    q = grid.q[0] if offsets else grid.q[0, :n_widths]
-    check_weights(np.full((3, len(q)), 1 / len(q)), counts, q, 100, atol=1e-10)
+    check_weights(np.full((3, len(grid.q[0])), 1 / len(grid.q[0])), counts, grid.q[0], 100, atol=1e-10)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -603,34 +501,17 @@ WRONG = {
     "codes of weights": lambda: fit_weights(WEIGHTS[:2], COUNTS, Q, 1),
     "bins of weights": lambda: fit_weights(WEIGHTS, COUNTS[:, 8:], Q, 1),
     "components of weights": lambda: fit_weights(WEIGHTS[:, 1:], COUNTS, Q, 1),
-    "g": lambda: COMPILED.smooth(Z.T, 1.0, 1.0, None, np.zeros((2, 9)), np.zeros((2, 10))),
-    "no g": lambda: COMPILED.smooth(Z.T, 1.0, 1.0, None, np.zeros((0, 0)), np.zeros((2, 10))),
-    "slope": lambda: COMPILED.smooth(Z.T, 1.0, 1.0, None, np.zeros((2, 10)), np.zeros((2, 9))),
-    "codes by sample": lambda: COMPILED.smooth(Z, 1.0, 1.0, None, np.zeros((10, 2)), np.zeros((10, 2))),
-    "sums": lambda: COMPILED.moments(Z.T, ONES, 3.0, None, np.zeros((2, 3))),
-    "counts": lambda: COMPILED.histogram(Z.T, ONES, 1 / UNIT, PART, None, np.zeros((2, 3, 16))),
 }
 
 
 @needs_compiled
 @pytest.mark.parametrize("name", WRONG)
 def test_compiled_module_refuses_what_has_another_shape(name):
-    with pytest.raises(ValueError, match=r"another shape|not one|not fit|no counts|not contiguous"):
+    with pytest.raises(ValueError, match=r"another shape|not one|not fit|no counts"):
         WRONG[name]()
 
 
 @needs_compiled
-def test_compiled_module_refuses_other_precisions_and_gaps():
-    for call in (
-        lambda: kernels.smooth_norm(Z.astype(np.float16), 1.0, 1.0),
-        lambda: COMPILED.smooth(Z.T.astype(np.float32), 1.0, 1.0, None, np.zeros((2, 10)), np.zeros((2, 10))),
-        lambda: COMPILED.smooth(Z.T, 1.0, 1.0, None, np.zeros((2, 20))[:, ::2], np.zeros((2, 10))),
-        lambda: COMPILED.smooth(Z.T, 1.0, 1.0, None, np.zeros((2, 10)), np.zeros((2, 11))[:, 1:]),
-        lambda: COMPILED.moments(Z.T, ONES, 3.0, None, np.zeros((2, 2), order="F")),
-        lambda: COMPILED.moments(Z.T, ONES, 3.0, None, np.zeros((2, 4))[:, ::2]),
-        lambda: COMPILED.moments(Z.T, ONES, 3.0, None, np.zeros((2, 2))[::-1]),
-        lambda: COMPILED.moments(Z.T, ONES, 3.0, None, np.zeros((2, 2), np.float32)),
-        lambda: COMPILED.histogram(Z.T, ONES, 1 / UNIT, PART, None, np.zeros((2, 2, 16), np.float32)),
-    ):
-        with pytest.raises(TypeError, match="incompatible function arguments"):
-            call()
+def test_compiled_module_refuses_other_precisions():
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        kernels.smooth_norm(Z.astype(np.float16), 1.0, 1.0)
