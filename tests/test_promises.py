@@ -1,15 +1,18 @@
 """Promises of the README: the same bits on any number of cores, and a demo that needs nothing."""
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import elldict
 from elldict import LpDictionaryLearning, LpICA
 from elldict.datasets import make_bernoulli_gaussian
 
@@ -51,7 +54,8 @@ def test_demo_in_an_empty_folder_writes_its_page(tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")
     command = [sys.executable, "-m", "elldict", "demo"]
-    demo = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=120, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(Path(elldict.__file__).parents[1])}  # the package that is tested
+    demo = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert demo.returncode == 0, demo.stderr
     assert "elldict-demo.html" in demo.stdout
     assert [file.name for file in tmp_path.iterdir()] == ["elldict-demo.html"]
