@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from experiments import peers
 from experiments.harness import pool
 from experiments.harness.store import Store
 from experiments.reproduction import runner, tasks
@@ -87,13 +86,6 @@ def test_run_over_its_budget_stops_and_stores_what_is_done(store):
     assert runner.run([make_slow(0), *make_tiny(2), make_slow(1)], store, budget=10.0) == 2
     assert time.monotonic() - started < 20
     assert len(Store(store.path).records) == 2
-
-
-def test_run_without_a_package_stores_nothing_for_it(store, monkeypatch):
-    monkeypatch.setattr(peers.Picard, "module", "no_such_module")
-    cells = [make_cell("recovery", "picard", TINY, 0)]
-    assert runner.run([*cells, *make_tiny(1)], store) == 1
-    assert Results(store).summary(cells).absence == "python-picard is not installed"
 
 
 def start(out):

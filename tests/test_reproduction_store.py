@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from elldict.datasets import make_bernoulli_gaussian
-from experiments.harness.store import DONE, FAILED, Record, Store, StoreError
+from experiments.harness.store import DONE, Record, Store, StoreError
 from experiments.reproduction.cells import DATA_REVISION, METHODS, make_cell
 from experiments.reproduction.tasks import run_cell
 
@@ -55,12 +55,6 @@ def test_store_with_an_invalid_line_names_it(path):
     path.write_text(record(cell()).line.decode() + "{}\n" + record(cell(1)).line.decode())
     with pytest.raises(StoreError, match=r"line 2 is not a stored result: KeyError\('cell'\). Remove the line"):
         Store(path)
-
-
-def test_store_with_two_lines_of_a_cell_keeps_the_later(path):
-    failed = Record(cell().identity, FAILED, {}, "why", {"seconds": 1.0, "machine": "m"})
-    path.write_bytes(failed.line + record(cell()).line)
-    assert Store(path).get(cell()).status == DONE
 
 
 def test_store_open_twice_for_writing_raises(path):

@@ -13,7 +13,7 @@ from elldict.solver.starts import draw_start
 from experiments.reproduction import images
 from experiments.reproduction.cells import METHODS, make_cell
 from experiments.reproduction.figures.figure3 import Run, make_population_cell
-from experiments.reproduction.images import ImagesError, Source, Split, unpack
+from experiments.reproduction.images import ImagesError, Source, unpack
 from experiments.reproduction.tasks import compute_error, run_cell
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}
@@ -27,16 +27,6 @@ def test_method_on_a_tiny_dictionary_recovers_it(method):
     values, seconds = run_cell(make_cell("recovery", method, TINY, 1, options), {})
     assert 0 <= values["error"] < 0.08
     assert min(values["n_iter"], seconds) > 0
-
-
-def test_lp_method_is_algorithm_2_of_the_paper():
-    model = METHODS["lp"].make({}, {"p": 4}, 0)
-    assert (model.solver, model.refine, model.p, model.random_state) == ("power", None, 4, 0)
-
-
-def test_recovery_that_does_not_converge_stores_the_warning():
-    cell = make_cell("recovery", "lp", TINY | {"noise_std": 5.0}, 0, {"p": 3, "max_iter": 2})
-    assert "ConvergenceWarning" in run_cell(cell, {})[0]["warnings"]
 
 
 def test_error_equals_recovery_error_and_ignores_scale(rng):
@@ -81,12 +71,6 @@ def test_pca_with_more_coefficients_has_smaller_errors():
 )
 def test_digits_from_five_coefficients_have_a_small_error(method, options):
     assert 0 < rebuild_digits(method, **options)["error"] < 0.3
-
-
-def test_split_of_digits_shares_no_image():
-    split = Split.of({"source": "digits", "n_train": 1297, "n_test": 500}, None)
-    assert (len(split.train), len(split.test), split.train.max()) == (1297, 500, 1.0)
-    assert not {image.tobytes() for image in split.train} & {image.tobytes() for image in split.test}
 
 
 def write_mnist(path, names=images.NAMES[0], n=40):
