@@ -6,10 +6,7 @@ writes the list anew.
 """
 
 import inspect
-import os
 import re
-import subprocess
-import sys
 import tomllib
 import warnings
 from dataclasses import is_dataclass
@@ -195,53 +192,7 @@ def find_choices(kind):
     return []
 
 
-INTERRUPTED = """
-import os, signal, sys
-from elldict.cli import main
-
-class Output:
-    def write(self, text):
-        os.kill(os.getpid(), getattr(signal, sys.argv.pop()))
-    def flush(self):
-        pass
-    def fileno(self):
-        return 1
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what started the tests may ignore it
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
-sys.stdout = Output()
-main()
-"""
-"""The command line gets a signal, named by the last argument, when it begins to print."""
-
-
-def list_exit_codes():
-    runs = {
-        "success": ["-m", "elldict", "--version"],
-        "no such option": ["-m", "elldict", "--no-such-option"],
-        "no such file": ["-m", "elldict", "info", "no-such-file.npz"],
-        "Ctrl-C": ["-c", INTERRUPTED, "--version", "SIGINT"],
-        "SIGTERM": ["-c", INTERRUPTED, "--version", "SIGTERM"],
-    }
-    started = {
-        name: subprocess.Popen(
-            [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ}
-        )
-        for name, arguments in runs.items()
-    }
-    for name, process in started.items():
-        yield f"exit code {process.wait(timeout=120)}: {name}"
-
-
 # --- the repository ---------------------------------------------------------------------------------------------------
-
-
-def list_environment_variables():
-    import elldict  # noqa: PLC0415
-
-    sources = [path.read_text(encoding="utf-8") for path in Path(elldict.__file__).parent.rglob("*.py")]
-    names = {name for source in sources for name in re.findall(r"\bELLDICT_[A-Z_]+\b", source)}
-    yield from (f"environment variable {name}" for name in names)
 
 
 def list_targets_and_extras():
@@ -262,8 +213,6 @@ def list_surface():
         list_fitted_attributes,
         list_opened_samples,
         list_commands,
-        list_exit_codes,
-        list_environment_variables,
         list_targets_and_extras,
     )
     with warnings.catch_warnings():
@@ -271,7 +220,6 @@ def list_surface():
         return sorted({entry for part in parts for entry in part()})
 
 
-@pytest.mark.skipif(os.name != "posix", reason="exit codes of signals are a matter of POSIX")
 def test_public_surface_is_the_one_that_is_listed():
     now, listed = list_surface(), LISTED.read_text(encoding="utf-8").splitlines()
     added = [f"  added:   {entry}" for entry in now if entry not in listed]
