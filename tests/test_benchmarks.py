@@ -11,7 +11,6 @@ from experiments.benchmarks import data, denoise, error_bars, real, rotation, st
 from experiments.benchmarks.study import Study
 from experiments.campaign.data_sets import KINDS, VALUES
 from experiments.harness.store import FAILED, Store
-from experiments.peers import MissingPackageError
 
 STUDIES = {name: measure.load_study(name) for name in measure.STUDIES}
 
@@ -73,25 +72,7 @@ def test_failed_cell_is_named_and_tried_again(capsys):
     assert found.read()[0]["nan"] is None
 
 
-def test_missing_package_is_left_out(capsys):
-    def need_package(cell):
-        raise MissingPackageError("spams is not installed", name="spams")
-
-    with pytest.raises(SystemExit, match="left out"):
-        study.main(make_study(need_package), None, [])
-    assert "left out, spams is not installed" in capsys.readouterr().out
-
-
 # All studies
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_study_is_named_like_its_module_and_has_distinct_cells(name):
-    found = STUDIES[name]
-    assert found.command.endswith(measure.STUDIES[name])
-    cells = [*found.cells, *found.long]
-    assert len({study.key_of(cell) for cell in cells}) == len(cells)
-    assert found.small
 
 
 FAST = ("real", "rotation", "limit", "ica", "which_one", "stream", "checkpoint_cost", "ablation")

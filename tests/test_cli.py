@@ -108,16 +108,13 @@ def test_json_is_one_object_in_which_unknown_numbers_are_null(ask, fitted):
 @pytest.mark.parametrize(
     ("options", "parameters"),
     [
-        ((), {}),
-        (("--algorithm", "top_k", "--alpha", "2"), {"transform_algorithm": "top_k", "transform_alpha": 2}),
-        (
-            ("--algorithm", "threshold", "--alpha", "auto"),
-            {"transform_algorithm": "threshold", "transform_alpha": "auto"},
-        ),
+        ("", {}),
+        ("--algorithm top_k --alpha 2", {"transform_algorithm": "top_k", "transform_alpha": 2}),
+        ("--algorithm threshold --alpha auto", {"transform_algorithm": "threshold", "transform_alpha": "auto"}),
     ],
 )
 def test_transform_writes_the_codes_of_the_library(ask, samples, options, parameters):
-    assert ask("transform", "model.npz", "x.csv", "-o", "codes.parquet", *options).code == 0
+    assert ask("transform", "model.npz", "x.csv", "-o", "codes.parquet", *options.split()).code == 0
     expected = load("model.npz").set_params(**parameters).transform(pd.DataFrame(samples, columns=NAMES))
     np.testing.assert_allclose(pd.read_parquet("codes.parquet"), expected, atol=1e-12)
 
@@ -132,10 +129,12 @@ def test_inverse_and_denoise_write_samples(ask, samples, fitted):
     np.testing.assert_allclose(np.load("clean.npy"), fitted.denoise(frame, noise_std=0.2), atol=1e-12)
 
 
-def test_score_is_that_of_the_library(ask, samples, fitted):
+def test_score_and_report_are_those_of_the_library(ask, samples, fitted):
     expected = fitted.score(pd.DataFrame(samples, columns=NAMES))
     assert json.loads(ask("score", "model.npz", "x.csv", "--json").out)["log_likelihood"] == pytest.approx(expected)
     assert f"{expected:.6g} nats per sample" in ask("score", "model.npz", "x.csv").out
+    assert ask("report", "model.npz", "x.csv", "-o", "page.html").code == 0
+    assert "600 samples" in Path("page.html").read_text("utf-8")
 
 
 def test_export_writes_names_that_are_not_formulas(ask, fitted):
@@ -143,13 +142,6 @@ def test_export_writes_names_that_are_not_formulas(ask, fitted):
     table = pd.read_csv("components.csv")
     assert list(table.columns) == ["age", "'=1+1", *NAMES[2:]]
     np.testing.assert_array_equal(table, fitted.components_)
-
-
-def test_report_and_help_need_nothing_else(ask):
-    assert ask("report", "model.npz", "-o", "page.html").code == 0
-    assert "<html" in Path("page.html").read_text("utf-8")
-    assert ask().out == ask("--help").out
-    assert all(command in ask().out for command in ("fit", "transform", "score", "report", "info", "export", "demo"))
 
 
 def test_groups_of_a_column_are_those_of_a_file_and_no_feature(ask, samples):
@@ -180,23 +172,16 @@ def test_every_parameter_of_a_fit_has_an_option():
         ("fit missing.npy", "missing.npy: No such file"),
         ("fit x.npy -o model.npz", "--force"),
         ("fit x.npy -o x.npy --force", "also an input"),
-        ("fit x.npy -o nowhere/m.npz", "nowhere of the output does not exist"),
         ("fit x.npy -o folder/m.npz --checkpoint folder/m.npz", "checkpoint folder/m.npz is also"),
         ("fit nan.npy", "nan.npy contains NaN (sample 7, feature 1"),
         ("fit x.csv --column height", "no column 'height'. Select columns of numbers with --column"),
-        ("fit folder", "folder without tables"),
         ("fit x.npy --p 2", "--p must be a float in the range (0, 60]"),
-        ("fit x.npy --p 1 --solver power", "Use --solver auto."),
         ("fit x.npy --ica --center", "--ica always centres"),
         ("fit x.npy --groups who", "no such file, and no such column in x.npy"),
         ("fit x.npy --groups groups.txt", "--groups must hold one label per sample"),
         ("fit x.npy --checkpoint model.npz --resume", "model.npz is not a checkpoint"),
-        ("fit x.npy --speed 9", "No such option: --speed"),
         ("fit", "See 'elldict fit --help'."),
-        ("info cut.npz", "cut.npz cannot be read as an elldict model"),
-        ("score model.npz narrow.npy", "narrow.npy has 3 features"),
-        ("transform model.npz x.npy -o c.xls", "output 'c.xls' must end in one of .npy"),
-        ("transform model.npz x.npy -o c.npy --algorithm threshold", "--alpha must be a threshold"),
+        ("transform model.npz x.csv -o c.xls", "output 'c.xls' must end in one of .npy"),
         ("transform model.npz x.npy -o c.npy --inverse --denoise", "exclude each other"),
         ("report model.npz -o page.html --shape 2,3", "--shape must be (h, w)"),
     ],
@@ -205,21 +190,19 @@ def test_mistake_is_one_line_and_leaves_no_file(ask, samples, command, words):
     Path("folder").mkdir()
     Path("groups.txt").write_text("1\n2\n", "utf-8")
     np.save("nan.npy", np.where(np.arange(600 * 5).reshape(600, 5) == 36, np.nan, samples))
-    np.save("narrow.npy", samples[:, :3])
-    for name in ("x.npy", "model.npz"):
-        Path(f"cut.{name.partition('.')[2]}").write_bytes(Path(name).read_bytes()[:-100])
     before = sorted(Path().rglob("*"))
-    outcome = ask(*command.split())
-    *warned, error = outcome.err.splitlines(keepends=True)
-    assert all("feature names" in line for line in warned)  # scikit-learn's
-    assert is_refused(Outcome(outcome.code, outcome.out, error), words)
+    assert is_refused(ask(*command.split()), words)
     assert sorted(Path().rglob("*")) == before
 
 
 def test_output_is_checked_before_the_work(ask, monkeypatch):
     monkeypatch.setattr(LpDictionaryLearning, "fit", lambda *_args, **_options: pytest.fail("the work has begun"))
-    for output in ("model.npz", "nowhere/m.npz", "/proc/self/m.npz"):
-        assert is_refused(ask("fit", "x.npy", "-o", output))
+    for output, words in {
+        "model.npz": "--force",
+        "nowhere/m.npz": "nowhere of the",
+        "/proc/self/m.npz": "cannot",
+    }.items():
+        assert is_refused(ask("fit", "x.npy", "-o", output), words)
 
 
 def test_bug_is_one_line_with_its_place(ask, monkeypatch):

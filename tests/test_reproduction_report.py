@@ -128,25 +128,3 @@ def test_page_has_all_sections_and_loads_nothing(html):
     pictures = [link for link in links if link.startswith("data:image")]
     assert len(set(pictures)) == len(EXPERIMENTS)
     assert all(base64.b64decode(link.partition(",")[2])[1:4] == b"PNG" for link in pictures)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words_"),
-    [
-        (["table9"], "'table9' is not part of the paper. Choose from table1, table2"),
-        (["--budget", "soon"], "argument --budget: 'soon': expected a time such as 90s, 30m or 2h."),
-        (["figure6", "--mnist", "nothing.npz"], "nothing.npz: No such file"),
-        (["figure3", "--out", "file"], "File exists: 'file'"),
-        (["figure3", "--out", "broken"], "results.jsonl, line 1 is not a stored result"),
-        (["--jobs", "0"], "argument --jobs: '0': expected a number >= 1."),
-    ],
-)
-def test_command_with_wrong_arguments_says_so(arguments, words_, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    Path("broken").mkdir()
-    Path("broken/results.jsonl").write_text("nonsense\n")
-    assert command.run(arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert words_ in err

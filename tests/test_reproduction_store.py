@@ -57,12 +57,6 @@ def test_store_with_an_invalid_line_names_it(path):
         Store(path)
 
 
-def test_store_open_twice_for_writing_raises(path):
-    pytest.importorskip("fcntl")
-    with Store(path).writing(), pytest.raises(StoreError, match="another run is writing"), Store(path).writing():
-        pass
-
-
 def test_store_read_before_another_run_wrote_keeps_its_results(path):
     late = Store(path)
     fill(path, [record(cell(seed)) for seed in range(3)])

@@ -7,14 +7,11 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from elldict.datasets import make_bernoulli_gaussian
-from elldict.metrics import recovery_error
-from elldict.solver.starts import draw_start
 from experiments.reproduction import images
 from experiments.reproduction.cells import METHODS, make_cell
 from experiments.reproduction.figures.figure3 import Run, make_population_cell
-from experiments.reproduction.images import ImagesError, Source, unpack
-from experiments.reproduction.tasks import compute_error, run_cell
+from experiments.reproduction.images import Source, unpack
+from experiments.reproduction.tasks import run_cell
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}
 
@@ -27,15 +24,6 @@ def test_method_on_a_tiny_dictionary_recovers_it(method):
     values, seconds = run_cell(make_cell("recovery", method, TINY, 1, options), {})
     assert 0 <= values["error"] < 0.08
     assert min(values["n_iter"], seconds) > 0
-
-
-def test_error_equals_recovery_error_and_ignores_scale(rng):
-    _, dictionary, _ = make_bernoulli_gaussian(10, 6, density=0.3, random_state=0)
-    A = draw_start(6, 6, rng)
-    assert compute_error(A, dictionary) == pytest.approx(recovery_error(A, dictionary))
-    assert compute_error(3 * dictionary[::-1], dictionary) == pytest.approx(0, abs=1e-12)
-    with pytest.raises(ValueError, match="not finite"):
-        compute_error(np.full((6, 6), np.nan), dictionary)
 
 
 @pytest.mark.parametrize("constraint", ["sphere", "orthogonal"])
@@ -89,22 +77,3 @@ def test_file_of_images_with_either_names_is_read(tmp_path, names):
     setting = {"source": "mnist", "fingerprint": source.fingerprint, "n_train": 30, "n_test": 20}
     values, _ = run_cell(make_cell("images", "pca", setting, 0, {"center": True}), {"mnist": path})
     assert 0 < values["error"] < 1
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "No such file"),
-        (b"no archive", "not a complete .npz file"),
-        (b"PK\x03\x04 and then nothing", "not a complete .npz file"),
-        ({"a": np.zeros(3)}, "holds a; expected train_images"),
-    ],
-)
-def test_file_without_images_raises(tmp_path, content, words):
-    path = tmp_path / "file.npz"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        np.savez(path, **content)
-    with pytest.raises(ImagesError, match=words):
-        Source.of(str(path))
