@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import measure
-from experiments.benchmarks import data, denoise, error_bars, real, rotation, study
+from experiments.benchmarks import data, error_bars, real, rotation, study
 from experiments.benchmarks.study import Study
 from experiments.campaign.data_sets import KINDS, VALUES
 from experiments.harness.store import FAILED, Store
@@ -115,20 +115,6 @@ def test_gain_of_rotation_to_laplace_sources_is_their_negentropy():
     assert 0.05 < data.measure_gain(split, study.make_orthonormal(found)) < 6 * 0.072  # nats per Laplace code
 
 
-def test_divided_samples_are_white_and_blocks_stay_together():
-    X = np.arange(4000)[:, None] * np.ones(5) + np.random.default_rng(0).standard_normal((4000, 5))
-    split = data.divide(X, blocks=True)
-    assert split.train.shape == (3000, 5)
-    np.testing.assert_allclose(split.train.T @ split.train / 3000, np.eye(5), atol=1e-8)
-    steps = np.abs(np.diff(split.test[:, 0]))
-    assert np.sum(steps > 50 * np.median(steps)) == 9  # ten blocks, with three others between two of them
-
-
-def test_average_of_all_patches_is_the_image():
-    image = np.random.default_rng(0).random((20, 30))
-    np.testing.assert_allclose(denoise.average(denoise.cut_all(image), image.shape), image)
-
-
 # Data sets with known atoms
 
 
@@ -146,16 +132,6 @@ def test_every_kind_draws_samples_with_their_atoms(kind):
         assert X.shape == (400, len(M))
         assert M.shape[1] == 8
         assert np.all(np.isfinite(X))
-
-
-def make_row(true, stated, warnings=()):
-    return {"kind": "sparse", "true": true, "stated": stated, "warnings": list(warnings)}
-
-
-def test_error_bars_are_counted_by_warnings():
-    rows = [make_row(1e-3, 1.9e-3), make_row(1e-3, 2.1e-3), make_row(1e-3, 1e-4), make_row(1e-12, 1e-15)]
-    rows += [make_row(1e-3, 1e-1, ["RankWarning"]), make_row(1e-3, None, ["RankWarning"]), make_row(1e-3, 1e-15)]
-    assert error_bars.summarise(rows) == ["7", "40 %", "2", "2", "50 %", "1"]
 
 
 def test_error_bar_of_sparse_codes_with_noise_is_within_a_factor_of_two():

@@ -4,7 +4,6 @@ import sys
 from collections import Counter
 from importlib.util import find_spec
 
-import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -27,29 +26,6 @@ def test_damaged_files_are_refused_or_give_the_numbers_they_hold():
     assert [(job.kind, job.number, reason) for job, verdict, reason in found if verdict == "wrong"] == []
     refused = Counter((job.module, job.kind) for job, verdict, _ in found if verdict == "refused")
     assert all(refused[kind] > N_FILES // 5 for kind in kinds)
-
-
-def raise_now(error):
-    raise error
-
-
-MISREADINGS = {
-    "an error of another library": (np.load, "an error of"),
-    "no error of reading": (lambda path: {}[path], "not an error of reading"),
-    "memory": (lambda path: raise_now(MemoryError()), "takes memory"),
-    "a message of content": (lambda path: raise_now(ValueError(f"{path}: " + "A" * 9999)), "cannot be read"),
-    "other numbers": (lambda path: {"x": 1}, "other numbers"),
-}
-
-
-@pytest.mark.parametrize("name", MISREADINGS)
-def test_trial_names_what_is_wrong(name, monkeypatch):
-    read, words = MISREADINGS[name]
-    kind = Kind("x.npy", lambda path: None, read, is_checked=True)
-    monkeypatch.setattr(trials, "prepare", lambda *_: (kind, {"x.npy": b"no array"}, {"x": 0}, []))
-    verdict, reason = trials.try_file(trials.Job("any", "npy", 0))
-    assert verdict == "wrong"
-    assert words in reason
 
 
 def test_trial_notices_code_that_was_run(monkeypatch):

@@ -135,14 +135,6 @@ def test_fit_interrupted_again_and_again_ends_with_the_same_bits(X, path):
     assert seconds == sorted(seconds)
 
 
-def test_finished_fit_resumes_without_a_step(X, path, monkeypatch):
-    model = fit("default", X, checkpoint=path)
-    content = path.read_bytes()
-    monkeypatch.setattr("elldict.solver.climb.NewtonAscent.__call__", None)
-    assert_same_fit(fit("default", X, checkpoint=path, resume=True), model)
-    assert path.read_bytes() == content
-
-
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(0)])
 def test_random_start_of_the_first_run_is_continued(random_state, X, path):
     model = LpDictionaryLearning(solver="power", max_iter=30, random_state=random_state)

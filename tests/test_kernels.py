@@ -11,7 +11,7 @@ import pytest
 
 from elldict.solver import kernels
 from elldict.solver.density import get_grid
-from elldict.solver.kernels import SUB_BITS, count_bins, find_bins, fit_weights, make_bin_centres
+from elldict.solver.kernels import SUB_BITS, count_bins, fit_weights, make_bin_centres
 
 COMPILED = kernels.COMPILED
 needs_compiled = pytest.mark.skipif(COMPILED is None, reason="the compiled kernels were not built")
@@ -237,35 +237,6 @@ def find_edges(unit, furthest=60.0):
     """Inner edges of all bins on the right side, the first of which is zero, and every eighth begins an octave."""
     k = np.arange(len(make_bin_centres(unit, furthest)) // 2)
     return unit * (np.ldexp(1 + k % 2**SUB_BITS / 2**SUB_BITS, k // 2**SUB_BITS) - 1)
-
-
-@pytest.mark.filterwarnings("ignore:overflow encountered")  # of 1e300 and more, relative to the unit
-@pytest.mark.parametrize("unit", [UNIT, 0.25, 1e-12])
-def test_find_bins_is_monotone_and_puts_centres_into_their_bins(unit):
-    centres = make_bin_centres(unit, 60.0)
-    n_bins = len(centres)
-    bins, _, away = find_bins(centres, unit, n_bins)
-    np.testing.assert_array_equal(bins, np.arange(n_bins))
-    # t is rounded to a few 1e-16 of itself, at most 16 times as much of a bin
-    np.testing.assert_allclose(away, 0, atol=1e-14)
-    np.testing.assert_array_equal(centres, -centres[::-1])
-    edges = find_edges(unit)
-    edges = np.r_[-edges, edges, (centres[1:] + centres[:-1]) / 2]  # the two differ where octaves end
-    near = np.concatenate([np.nextafter(edges, -np.inf), edges, np.nextafter(edges, np.inf)])
-    x = np.sort(np.r_[near, np.linspace(-70, 70, 9999), -np.inf, -1e300, 1e300, np.inf, 0.0, 5e-324, -5e-324])
-    bins, others, away = find_bins(x, unit, n_bins)
-    assert np.all(np.diff(bins) >= 0)
-    assert (bins[0], bins[-1]) == (0, n_bins - 1)
-    assert np.min(others) >= 0
-    assert np.max(others) < n_bins
-    shared = away > 0
-    np.testing.assert_array_equal(np.abs(others - bins)[shared], 1)
-    # half of a bin of the next octave, relative to the distance of a centre that is half as far from the edge
-    np.testing.assert_allclose(np.max(away), 2 / 3, atol=1.2e-14)
-    bins, others, away = find_bins(np.array([0.0, -0.0]), unit, n_bins)
-    np.testing.assert_array_equal(bins, n_bins // 2)
-    np.testing.assert_array_equal(others, n_bins // 2 - 1)
-    np.testing.assert_array_equal(away, 0.5)
 
 
 def draw_parts(b):

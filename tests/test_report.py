@@ -15,7 +15,6 @@ pytest.importorskip("jinja2")
 
 from matplotlib.image import imread
 
-import elldict
 from elldict import LpDictionaryLearning, LpICA
 from elldict.datasets import make_bernoulli_gaussian
 from elldict.report import demo
@@ -74,6 +73,18 @@ def test_report_has_the_numbers_of_the_model(model, samples):
     assert "The fit gave no warnings." in text
 
 
+def test_report_has_the_variance_and_kurtosis_of_codes(samples):
+    X = 5 + samples * np.arange(1, 13)
+    model = LpICA(4, error_bars=False).fit(X)
+    text, codes = Page(model.report(X)).text, model.transform(X)
+    shares = np.sum(model.mixing_**2, axis=0) / np.sum(np.var(X, axis=0))
+    assert f"The components explain {100 * np.sum(shares):.3g} % of their variance" in text
+    for i, kurtosis in enumerate(np.mean(codes**4, axis=0) - 3):
+        density, scale = model.density_[i], model.scale_[i]
+        row = f"{i} not estimated {100 * density:.3g} % {scale:.3g} {100 * shares[i]:.3g} % {kurtosis:.1f}"
+        assert row in text
+
+
 def test_report_shows_components_as_images(model):
     page = Page(model.report(shape=(3, 4)))
     images = [attrs["src"] for tag, attrs in page.elements if tag == "img"]
@@ -94,8 +105,7 @@ def test_report_shows_warnings_verbatim_and_escapes_names(warned):
 @pytest.mark.parametrize("shape", [None, (3, 2)])
 def test_page_loads_nothing(warned, shape):
     model, X = warned
-    html = model.report(X, shape=shape)
-    page = Page(html)
+    page = Page(html := model.report(X, shape=shape))
     names = ("src", "srcset", "href", "xlink:href", "poster", "data", "action", "background")
     values = [attrs[name] for _, attrs in page.elements for name in names if name in attrs]
     assert values
@@ -122,8 +132,6 @@ def test_report_replaces_no_other_file(model, samples, tmp_path):
 
 
 def test_demo_shows_what_it_computed(monkeypatch):
-    monkeypatch.setattr(elldict, "LpDictionaryLearning", LpDictionaryLearning)
-    monkeypatch.setattr(elldict, "LpICA", LpICA)
     small = {"N_SAMPLES": 4000, "N_FEATURES": 20, "NOISE": (0.0, 0.3), "N_PATCHES": 1500, "N_COMPONENTS": 12}
     for name, value in small.items():
         monkeypatch.setattr(demo, name, value)

@@ -74,13 +74,6 @@ def test_run_with_a_crash_continues_in_a_new_process(store, monkeypatch):
     assert len({id(worker) for worker in workers}) == 2
 
 
-def test_pool_with_a_job_over_its_limit_kills_it_and_starts_the_next():
-    jobs = [60.0, 0.0]
-    with pool.Pool(time.sleep, limit=4.0) as workers:
-        found = list(workers.results(lambda: jobs.pop(0) if jobs else None))
-    assert found == [(60.0, pool.Lost("over 4 s", 4.0)), (0.0, None)]
-
-
 def test_run_over_its_budget_stops_and_stores_what_is_done(store):
     started = time.monotonic()
     assert runner.run([make_slow(0), *make_tiny(2), make_slow(1)], store, budget=10.0) == 2
