@@ -146,10 +146,10 @@ def test_export_writes_names_that_are_not_formulas(ask, fitted):
 
 def test_groups_of_a_column_are_those_of_a_file_and_no_feature(ask, samples):
     groups = np.array(["one", "two", "three", "four"])[np.arange(600) // 150]
-    pd.DataFrame(samples, columns=list("abcde")).assign(who=groups).to_csv("grouped.csv", index=False)
+    pd.DataFrame(samples, columns=list("abcde")).assign(who=groups).to_csv("grouped.tsv", sep="\t", index=False)
     Path("groups.txt").write_text("\n".join(groups) + "\n", "utf-8")
     np.save("groups.npy", groups)
-    for number, options in enumerate([("grouped.csv", "who"), ("x.npy", "groups.txt"), ("x.npy", "groups.npy")]):
+    for number, options in enumerate([("grouped.tsv", "who"), ("x.npy", "groups.txt"), ("x.npy", "groups.npy")]):
         assert ask("fit", options[0], "-o", f"{number}.npz", "--groups", options[1]).code == 0
     errors = [load(f"{number}.npz").atom_error_ for number in range(3)]
     np.testing.assert_array_equal(errors[0], LpDictionaryLearning().fit(samples, groups=groups).atom_error_)
@@ -179,6 +179,7 @@ def test_every_parameter_of_a_fit_has_an_option():
         ("fit x.npy --ica --center", "--ica always centres"),
         ("fit x.npy --groups who", "no such file, and no such column in x.npy"),
         ("fit x.npy --groups groups.txt", "--groups must hold one label per sample"),
+        ("fit gaps.csv --groups b", "column 'b' has no group for 1 of the samples"),
         ("fit x.npy --checkpoint model.npz --resume", "model.npz is not a checkpoint"),
         ("fit", "See 'elldict fit --help'."),
         ("transform model.npz x.csv -o c.xls", "output 'c.xls' must end in one of .npy"),
@@ -189,6 +190,7 @@ def test_every_parameter_of_a_fit_has_an_option():
 def test_mistake_is_one_line_and_leaves_no_file(ask, samples, command, words):
     Path("folder").mkdir()
     Path("groups.txt").write_text("1\n2\n", "utf-8")
+    Path("gaps.csv").write_text("a,b\n1,1\n2,\n", "utf-8")
     np.save("nan.npy", np.where(np.arange(600 * 5).reshape(600, 5) == 36, np.nan, samples))
     before = sorted(Path().rglob("*"))
     assert is_refused(ask(*command.split()), words)

@@ -214,27 +214,28 @@ def test_forged_file_is_refused_and_not_executed(name, saved, monkeypatch):
     assert list(saved.parent.iterdir()) == [saved]
 
 
+def write_zip(members, compression=zipfile.ZIP_DEFLATED):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", compression) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_bombs_and_duplicates_take_no_memory(saved):
-    content = saved.read_bytes()
-    with zipfile.ZipFile(saved, "a") as archive:
-        header = archive.read(HEADER)
-        archive.writestr("mean.npy", archive.read("mean.npy"))
-    files = [saved.read_bytes()]
-    for members in ({HEADER: bytes(2**26)}, {HEADER: header, "mean.npy": bytes(2**26)}):
-        with zipfile.ZipFile(saved, "w") as archive:
-            for name, member in members.items():
-                archive.writestr(name, member, zipfile.ZIP_STORED if member is header else zipfile.ZIP_DEFLATED)
-        files.append(saved.read_bytes())
+    content, terabyte = saved.read_bytes(), io.BytesIO()
+    with zipfile.ZipFile(saved) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
     lying = bytearray(content)
     place = content.rindex(b"PK\x01\x02") + 20  # sizes in the last entry of the directory
     lying[place : place + 8] = struct.pack("<II", 2**31 - 1, 2**31 - 1)
-    terabyte = io.BytesIO()
     np.lib.format.write_array_header_1_0(terabyte, {"descr": "<f8", "fortran_order": False, "shape": (2**37,)})
-    saved.write_bytes(content)
-    edit(saved, lambda members: members.update({"mean.npy": terabyte.getvalue() + bytes(8 * N)}), sealed=True)
+    edit(saved, lambda found: found.update({"mean.npy": terabyte.getvalue() + bytes(8 * N)}), sealed=True)
+    bombs = [write_zip([(HEADER, bytes(2**26))]), write_zip([*members, ("bomb.npy", bytes(2**26))])]
+    files = [*bombs, write_zip([*members, members[-1]], zipfile.ZIP_STORED), lying, saved.read_bytes()]
     tracemalloc.start()
-    for file in (*files, lying, saved.read_bytes()):
+    for file in files:
         saved.write_bytes(file)
         with pytest.raises(ModelFileError):
             load(saved)
@@ -270,10 +271,11 @@ def test_another_file_is_not_loaded_and_not_replaced_unless_asked(content, model
     load(path)
 
 
-def test_model_replaces_a_model_and_keeps_its_mode_and_links(model, saved):
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_model_replaces_a_model_or_an_empty_file_and_keeps_its_mode_and_links(is_empty, model, saved):
     link = saved.with_name("link.npz")
     link.symlink_to(saved)
-    saved.write_bytes(b"")  # an empty file is no other file
+    saved.write_bytes(b"" if is_empty else saved.read_bytes())
     saved.chmod(0o640)
     model.save(link)
     assert link.is_symlink()

@@ -25,18 +25,6 @@ BEFORE = Path(__file__).with_name("public_surface_before.txt")
 PLAIN = (str, bytes, bool, int, float, type(None), tuple)
 """Defaults that are written down as they are; of others only that there is one."""
 
-INHERITED = (
-    "fit_transform",
-    "get_feature_names_out",
-    "get_metadata_routing",
-    "get_params",
-    "set_fit_request",
-    "set_output",
-    "set_params",
-    "set_partial_fit_request",
-    "set_score_request",
-)
-"""Methods that estimators have from scikit-learn, whose versions differ in others and in parameters."""
 
 OF_OPENED_SAMPLES = ("dtype", "fingerprint", "n_features", "n_samples")
 """What the documentation reads of the result of `open_samples`."""
@@ -83,8 +71,6 @@ def list_class(name, kind):
         is_ours = (getattr(found, "__module__", None) or "").startswith("elldict")
         if isinstance(found, property):
             yield f"{name} has attribute {member}"
-        elif member in INHERITED and not is_ours:
-            yield f"{name}.{member} is of scikit-learn"
         elif inspect.isroutine(found) and is_ours:
             yield f"{name}.{member}"
             yield from list_parameters(f"{name}.{member}", getattr(kind, member))

@@ -183,7 +183,7 @@ def test_power_method_starts_differently_in_each_half(sparse, monkeypatch):
     assert len(set(seeds)) == 4
 
 
-def test_warnings_are_issued_once_in_the_thread_of_the_caller(sparse):
+def test_warnings_are_issued_once_at_the_line_of_the_caller(sparse):
     slow = LpDictionaryLearning(whiten=True, max_iter=1, solver="power")
     with pytest.warns(ConvergenceWarning) as caught:
         stability(slow, sparse, n_components=[4, 5, 3], n_splits=2, random_state=0)

@@ -57,15 +57,6 @@ def test_store_with_an_invalid_line_names_it(path):
         Store(path)
 
 
-def test_store_read_before_another_run_wrote_keeps_its_results(path):
-    late = Store(path)
-    fill(path, [record(cell(seed)) for seed in range(3)])
-    with late.writing():
-        late.add(record(cell(9)))
-        assert Record.parse(path.read_bytes().splitlines()[-1]) == record(cell(9))  # on disk when `add` returns
-    assert sorted(item.identity["seed"] for item in Store(path).records.values()) == [0, 1, 2, 9]
-
-
 def test_methods_of_elldict_give_the_results_of_their_revision():
     """If this fails on purpose, raise the revisions in METHODS: stored results belong to another solver."""
     setting = {"n_features": 24, "n_samples": 6000, "density": 0.2, "noise_std": 0.3, "dtype": "float32"}

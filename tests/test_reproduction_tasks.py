@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
-from experiments.reproduction import images
 from experiments.reproduction.cells import METHODS, make_cell
 from experiments.reproduction.figures.figure3 import Run, make_population_cell
-from experiments.reproduction.images import Source, unpack
+from experiments.reproduction.images import unpack
 from experiments.reproduction.tasks import run_cell
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}
@@ -59,21 +57,3 @@ def test_pca_with_more_coefficients_has_smaller_errors():
 )
 def test_digits_from_five_coefficients_have_a_small_error(method, options):
     assert 0 < rebuild_digits(method, **options)["error"] < 0.3
-
-
-def write_mnist(path, names=images.NAMES[0], n=40):
-    rng = np.random.default_rng(0)
-    train, test = (rng.integers(0, 256, (k, 6, 6), dtype=np.uint8) for k in (n, 20))
-    np.savez(path, **dict(zip(names, (train, np.arange(n) % 10, test, np.arange(20) % 10), strict=True)))
-    return str(path)
-
-
-@pytest.mark.parametrize("names", images.NAMES)
-def test_file_of_images_with_either_names_is_read(tmp_path, names):
-    path = write_mnist(tmp_path / "mnist.npz", names)
-    source = Source.of(path)
-    assert (source.name, source.side, source.n_train, source.n_test) == ("mnist", 6, 40, 20)
-    assert source.fingerprint != Source.of(write_mnist(tmp_path / "other.npz", names, 41)).fingerprint
-    setting = {"source": "mnist", "fingerprint": source.fingerprint, "n_train": 30, "n_test": 20}
-    values, _ = run_cell(make_cell("images", "pca", setting, 0, {"center": True}), {"mnist": path})
-    assert 0 < values["error"] < 1

@@ -145,12 +145,6 @@ def test_automatic_threshold_has_the_smallest_error_of_all(soft, rng):
     assert abs(found - min(errors, key=errors.get)) < 0.06
 
 
-def test_hard_threshold_is_where_the_posterior_mean_is_half_of_the_code():
-    t = find_thresholds(LAW, np.array([NOISE]), soft=False)
-    rule = Distribution(LAW).make_posterior_mean(np.array([NOISE]))
-    assert rule(t[None])[0, 0] == pytest.approx(t[0] / 2, rel=0.03)  # between points of a grid
-
-
 def test_thresholds_without_noise_are_zero():
     assert_array_equal(find_thresholds(LAW, np.zeros(1), soft=True), 0)
 
