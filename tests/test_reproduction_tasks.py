@@ -1,11 +1,16 @@
-"""Tasks of the reproduction: recovery, runs on the population, and digits from a few coefficients."""
+"""Tasks of the reproduction and its baselines: recovery, runs on the population, digits from a few coefficients."""
 
 from __future__ import annotations
 
+import sys
+
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
+from experiments import peers
+from experiments.peers.manifolds import SmoothedL1
 from experiments.reproduction.cells import METHODS, make_cell
 from experiments.reproduction.figures.figure3 import Run, make_population_cell
 from experiments.reproduction.images import unpack
@@ -24,6 +29,16 @@ def test_method_on_a_tiny_dictionary_recovers_it(method):
     assert min(values["n_iter"], seconds) > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "module"), [("KSVD", "dictlearn"), ("TrustRegionL1", "pymanopt"), ("Picard", "picard")]
+)
+def test_baseline_without_its_library_names_it(name, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    options = {"n_nonzero_coefs": 2} if name == "KSVD" else {}
+    with pytest.raises(peers.MissingPackageError, match=r"is not installed: pip install -e '.\[reproduce,bench\]'"):
+        getattr(peers, name)(**options).fit(np.ones((50, 3)))
+
+
 @pytest.mark.parametrize("constraint", ["sphere", "orthogonal"])
 def test_population_power_method_has_factor_theta_and_gradient_steps_are_slower(constraint):
     fast, _ = run_cell(make_population_cell("power", constraint, 8, 0.1, 0), {})
@@ -34,6 +49,16 @@ def test_population_power_method_has_factor_theta_and_gradient_steps_are_slower(
     slow, _ = run_cell(make_population_cell("gradient", constraint, 8, 0.1, 0, step=0.25), {})
     assert fast["errors"][0] == slow["errors"][0]
     assert len(slow["errors"]) > 2 * len(fast["errors"])
+
+
+def test_smoothed_l1_derivatives_match_finite_differences(rng):
+    contrast = SmoothedL1(rng.standard_normal((50, 4)), mu=0.3)
+    q, v, h = rng.standard_normal(4), rng.standard_normal(4), 1e-5
+    slope = (contrast.value(q + h * v) - contrast.value(q - h * v)) / (2 * h)
+    assert contrast.gradient(q) @ v == pytest.approx(slope, rel=1e-6)
+    curvature = (contrast.gradient(q + h * v) - contrast.gradient(q - h * v)) / (2 * h)
+    np.testing.assert_allclose(contrast.hessian(q, v), curvature, rtol=1e-5, atol=1e-8)
+    assert SmoothedL1(np.array([[1e6]]), mu=0.01).value(np.array([1.0])) == pytest.approx(1e6)  # no overflow
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
