@@ -11,6 +11,7 @@ from elldict.fit import Options, fit
 from elldict.samples.arrays import ArraySamples, scale_weights
 from elldict.samples.order import find_order
 from elldict.solver.climb import Reason
+from elldict.theory import cramer_rao_bound
 from tests.fits import DENSITY, NOISE, draw, draw_atoms, measure_errors, run
 
 
@@ -58,6 +59,9 @@ def find_bound(law, n, r):
 def test_fit_reaches_the_cramer_rao_bound(law):
     n, r, seeds, A = 8, 5000, range(6), draw_atoms(8)
     errors = [np.mean(measure_errors(A.T, run(draw(law, r, n, seed) @ A).mixing)) for seed in seeds]
+    if law == "noisy":
+        bound = cramer_rao_bound(n_features=n, n_samples=r, density=DENSITY, noise_std=NOISE)
+        assert bound == pytest.approx(find_bound(law, n, r), rel=1e-6)
     # 28 angles in each of 6 fits; estimated densities cost a few per cent
     chance = math.sqrt(2 / (len(seeds) * n * (n - 1) / 2))
     ratio = np.mean(errors) / find_bound(law, n, r)

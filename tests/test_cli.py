@@ -177,6 +177,9 @@ def test_every_parameter_of_a_fit_has_an_option():
         ("fit x.csv --column height", "no column 'height'. Select columns of numbers with --column"),
         ("fit x.npy --p 2", "--p must be a float in the range (0, 60]"),
         ("fit x.npy --ica --center", "--ica always centres"),
+        ("fit x.npy --checkpoint x.npy", "checkpoint x.npy is also"),
+        ("fit arrays.npz:x -o arrays.npz --force", "also an input"),
+        ("fit x.npy --groups groups.txt --no-error-bars", "--groups does nothing"),
         ("fit x.npy --groups who", "no such file, and no such column in x.npy"),
         ("fit x.npy --groups groups.txt", "--groups must hold one label per sample"),
         ("fit gaps.csv --groups b", "column 'b' has no group for 1 of the samples"),
@@ -184,12 +187,16 @@ def test_every_parameter_of_a_fit_has_an_option():
         ("fit", "See 'elldict fit --help'."),
         ("transform model.npz x.csv -o c.xls", "output 'c.xls' must end in one of .npy"),
         ("transform model.npz x.npy -o c.npy --inverse --denoise", "exclude each other"),
+        ("transform model.npz x.npy -o c.npy --denoise --alpha 1", "exclude each other"),
+        ("transform model.npz x.npy -o c.npy --noise-std 1", "--noise-std does nothing"),
+        ("transform model.npz x.npy -o c.npy --alpha 1", "--alpha does nothing"),
         ("report model.npz -o page.html --shape 2,3", "--shape must be (h, w)"),
     ],
 )
 def test_mistake_is_one_line_and_leaves_no_file(ask, samples, command, words):
     Path("folder").mkdir()
     Path("groups.txt").write_text("1\n2\n", "utf-8")
+    np.savez("arrays.npz", x=samples)
     Path("gaps.csv").write_text("a,b\n1,1\n2,\n", "utf-8")
     np.save("nan.npy", np.where(np.arange(600 * 5).reshape(600, 5) == 36, np.nan, samples))
     before = sorted(Path().rglob("*"))
@@ -217,6 +224,7 @@ def test_bug_is_one_line_with_its_place(ask, monkeypatch):
 
 
 def test_content_of_files_never_reaches_the_terminal_raw(ask):
+    Path("\x1b[2J.npz").write_bytes(Path("model.npz").read_bytes())
     shown = [ask("info", "model.npz"), ask("info", "\x1b[2J.npz"), ask("fit", "x.csv", "--column", "\x1b[31m")]
     pd.DataFrame([[1, "\x1b[2J"]] * 9, columns=["a", "\x1b]0;b"]).to_csv("evil.csv", index=False)
     shown += [ask("fit", "evil.csv"), ask("fit", "x.npy", "--groups", "\x1b[31m")]

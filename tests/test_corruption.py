@@ -156,6 +156,17 @@ def test_other_samples_keep_the_components_of_the_l_p_norm(law):
     assert found.corruption_rate_ == found.corruption_scale_ == 0
 
 
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.NotWhiteWarning")
+def test_density_and_scale_are_those_of_each_atom():
+    _, dictionary, codes = make_bernoulli_gaussian(6000, N, density=0.2, random_state=0)
+    scales, rng = np.linspace(1, 2, N), np.random.default_rng(1)
+    errors = rng.choice([-1.0, 1.0], (6000, N)) * (rng.random((6000, N)) < RATE)
+    found = fit_corrupted(codes * scales @ dictionary + errors, error_bars=False)
+    # 6 standard errors of a root mean square of 1200 codes
+    own = np.argmax(np.abs(found.components_ @ dictionary.T), axis=1)
+    np.testing.assert_allclose(found.scale_, scales[own], rtol=6 / np.sqrt(2 * 1200))
+
+
 @pytest.mark.filterwarnings("ignore::elldict.exceptions.CorruptedEntriesWarning")
 def test_rounded_samples_are_not_fitted_worse():
     """Fault 35: entries of coarsely rounded samples look corrupted."""

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -81,12 +82,11 @@ def test_stream_without_noise_stays_exact():
         assert not found.warnings_
 
 
-@pytest.mark.parametrize("is_ica", [False, True])
-def test_stream_continues_a_fit(noisy, is_ica):
+@pytest.mark.parametrize("kind", [LpDictionaryLearning, LpICA, partial(LpICA, whiten="arbitrary-variance")])
+def test_stream_continues_a_fit(noisy, kind):
     """Three times as many samples: a third of the error, if nothing is forgotten; order and signs stay."""
     X, dictionary = noisy
-    model = LpICA() if is_ica else LpDictionaryLearning()
-    model.fit(X[:10_000])
+    model = kind().fit(X[:10_000])
     before, error = model.mixing_, model.expected_error_
     stream(X[10_000:], 37, model=model)
     after = [np.mean(measure_errors(dictionary.T, mixing)) for mixing in (before, model.mixing_)]
@@ -262,13 +262,15 @@ def test_drift_is_noticed_and_admitted():
 def test_drift_is_followed_with_half_life():
     """The lag is the speed times the mean age of a sample, h / ln 2; its error is twice its square."""
     half_life = 2000.0
-    _, warned, errors = follow(rotate, 60, half_life)
+    model, warned, errors = follow(rotate, 60, half_life)
     noise = cramer_rao_bound(n_features=N, n_samples=round(2 * half_life / np.log(2)), density=0.2, noise_std=0.2)
     lag = 2 * (4e-6 * half_life / np.log(2)) ** 2
     true, stated = np.mean(errors[25:], axis=0)
     assert not warned
     assert true == pytest.approx(noise + lag, rel=0.35)
     assert 0.5 * true < stated < 2 * true
+    n_effective = float(model.status_.rpartition(" ")[2])  # that have the same errors if they have equal weights
+    assert n_effective == pytest.approx(2 * half_life / np.log(2), rel=0.02)
 
 
 def test_dependent_samples_within_a_block_are_not_warned_of():
