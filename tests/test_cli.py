@@ -83,6 +83,8 @@ def test_fit_writes_the_model_of_the_library(ask, samples):
     model = load("x.model.npz")
     np.testing.assert_array_equal(model.components_, expected.components_)
     assert model.get_params() == expected.get_params()
+    assert ask("fit", "x.npy", "-o", "plain.npz", "--quiet") == Outcome(0, "", "")
+    assert load("plain.npz").get_params() == LpDictionaryLearning(random_state=0).get_params()
 
 
 def test_info_shows_options_seed_and_version(ask, samples):

@@ -10,9 +10,7 @@ import re
 import tomllib
 import warnings
 from dataclasses import is_dataclass
-from enum import Enum
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -136,46 +134,21 @@ def list_opened_samples():
 
 
 def list_commands():
-    """Arguments and options of every command, without their help."""
+    """The options of every command, and the numbers of its arguments; what they do is in the tests of commands."""
     from typer.main import get_command  # noqa: PLC0415
 
     from elldict.cli import app  # noqa: PLC0415
 
     group = get_command(app)
-    yield from list_options("elldict", group, app.registered_callback.callback)
-    functions = {info.name or info.callback.__name__: info.callback for info in app.registered_commands}
-    for name, command in group.commands.items():
-        yield f"$ elldict {name}"
-        yield from list_options(f"elldict {name}", command, functions[name])
-
-
-def list_options(command, found, function):
-    """A line for each; what typer keeps of them differs between its versions, what the function says does not."""
-    parameters, kinds = inspect.signature(function).parameters, get_type_hints(function)
-    position = 0
-    for option in found.params:
-        words = "/".join([", ".join(option.opts), *option.secondary_opts])
-        if option.param_type_name == "argument":
-            position += 1
-            words = f"argument {position}, {option.name}"
-        parts = [f"{words} (required)" if option.required else words]
-        if option.name in parameters:  # those of completion are typer's own
-            kind, default = kinds[option.name], parameters[option.name].default
-            if choices := find_choices(kind):
-                parts.append(f"one of {', '.join(choices)}")
-            if default not in (None, parameters[option.name].empty):
-                parts.append(f"default {default}")
-            if option.multiple:
-                parts.append("may be repeated")
-        yield f"$ {command} {'; '.join(parts)}"
-
-
-def find_choices(kind):
-    """Values of the enumeration that a type is, or is if it is not None."""
-    for part in (kind, *get_args(kind)):
-        if isinstance(part, type) and issubclass(part, Enum):
-            return [choice.value for choice in part]
-    return []
+    for name, command in {
+        "elldict": group,
+        **{f"elldict {name}": each for name, each in group.commands.items()},
+    }.items():
+        yield f"$ {name}"
+        arguments = [option for option in command.params if option.param_type_name == "argument"]
+        yield from (f"$ {name} argument {position}, {each.name}" for position, each in enumerate(arguments, start=1))
+        options = [option for option in command.params if option not in arguments]
+        yield from (f"$ {name} {'/'.join([', '.join(each.opts), *each.secondary_opts])}" for each in options)
 
 
 # --- the repository ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from experiments.harness import pool
 from experiments.harness.store import Store
 from experiments.reproduction import runner, tasks
 from experiments.reproduction.cells import make_cell
@@ -51,22 +50,6 @@ def test_run_with_a_failing_cell_stores_the_reason_and_continues(store):
     assert runner.run([bad], Store(store.path)) == 0
     assert runner.run([bad], Store(store.path), retry_failed=True) == 1
     assert Results(store).summary([bad]).absence.startswith("failed: ValueError")
-
-
-def test_run_with_a_crash_continues_in_a_new_process(store, monkeypatch):
-    workers = []
-
-    class Doomed(pool.Worker):
-        def give(self, cell):
-            super().give(cell)
-            if not workers:
-                os.kill(self.process.pid, signal.SIGKILL)
-            workers.append(self)
-
-    monkeypatch.setattr(pool, "Worker", Doomed)
-    assert runner.run(make_tiny(3), store) == 3
-    assert sorted(record.status for record in store.records.values()) == ["done", "done", "failed"]
-    assert len({id(worker) for worker in workers}) == 2
 
 
 def start(out):
