@@ -208,26 +208,27 @@ def test_power_moments_are_those_of_numpy(dtype, p, order):
 @IMPLEMENTATIONS
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_of_many_single_codes_are_in_double_precision(monkeypatch, compiled, weighted):
-    r, small = 10**6, np.float32(0.1)
+    small, weight, std = np.float32(0.1), 0.1 if weighted else 1.0, np.ones(1)
     monkeypatch.setattr(kernels, "COMPILED", COMPILED if compiled else None)
-    Z, weights, std = np.full((r, 1), small), np.full(r, 0.1) if weighted else None, np.ones(1)
-    total = r * 0.1 if weighted else r
     # one after the other in single precision, they are off in the third digit
-    assert abs(np.cumsum(Z[:, 0])[-1] / (r * float(small)) - 1) > 1e-3
+    assert abs(np.cumsum(np.full(10**6, small))[-1] / (10**6 * float(small)) - 1) > 1e-3
     tables = np.full((3, 1, len(CENTRES)), 0.1)
     tables[1:] = 0
-    moments = kernels.power_moments(Z, std, 3.0, weights)[:, 0]
-    counts = count_bins(Z, std, UNIT, len(CENTRES), np.zeros(r, np.int8), weights)
-    for value, term in (
-        (-kernels.smooth_norm(Z, 1.0, 1.0, weights).value, 1.01**0.5),
-        (kernels.signed_power(Z, std, 3.0, std, std, weights).value, 1e-3),
-        (moments[0], 0.1),
-        (moments[1], 1e-3),
-        (kernels.tabulated(Z, std, UNIT, CENTRES, tables, weights).value, 0.1),
-        (np.sum(counts), 1.0),
-    ):
-        # a term in single precision is rounded to 6e-8 a few times; a sum of a million equal ones by 1e-16 each time
-        np.testing.assert_allclose(value, total * term, rtol=3e-7)
+
+    def compute(n):
+        codes, weights, part = np.full((n, 1), small), np.full(n, weight) if weighted else None, np.zeros(n, np.int8)
+        return [
+            -kernels.smooth_norm(codes, 1.0, 1.0, weights).value,
+            kernels.signed_power(codes, std, 3.0, std, std, weights).value,
+            *kernels.power_moments(codes, std, 3.0, weights)[:, 0],
+            kernels.tabulated(codes, std, UNIT, CENTRES, tables, weights).value,
+            np.sum(count_bins(codes, std, UNIT, len(CENTRES), part, weights)),
+        ]
+
+    # a term in single precision is rounded to 6e-8 a few times; a sum of a million equal ones by 1e-16 each time
+    found = compute(10**6)
+    np.testing.assert_allclose(found, 10**6 * weight * np.array([1.01**0.5, 1e-3, 0.1, 1e-3, 0.1, 1.0]), rtol=3e-7)
+    np.testing.assert_allclose(found, 1000 * np.array(compute(1000)), rtol=1e-10)
 
 
 # --- bins -------------------------------------------------------------------------------------------------------------

@@ -191,6 +191,13 @@ def test_warnings_are_issued_once_at_the_line_of_the_caller(sparse):
     assert {warning.filename for warning in caught} == {__file__}
 
 
+def test_verbose_estimator_shows_a_bar(sparse, capsys):
+    stability(LpICA(verbose=True), sparse, n_splits=2, random_state=0)
+    shown = capsys.readouterr().err
+    assert "5/5" in shown
+    assert "iteration" not in shown
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
