@@ -53,6 +53,12 @@ def test_error_bars_are_estimated_where_they_are_wanted(solver, error_bars, grou
     assert np.all(np.isfinite(model.atom_error_)) == np.isfinite(model.expected_error_) == stated
 
 
+def test_groups_change_errors_but_not_components(X):
+    one, other = LpICA().fit(X), LpICA().fit(X, groups=np.repeat(["a", "b", "c", "d"], 500))
+    assert_array_equal(one.components_, other.components_)
+    assert np.any(one.atom_error_ != other.atom_error_)
+
+
 @BOTH
 def test_fit_with_integer_weights_is_that_of_repeated_samples(kind, X, rng):
     weights = rng.integers(0, 3, 2000)

@@ -214,16 +214,17 @@ def test_score_of_scaled_samples_differs_by_the_volume(options):
     X, _, _ = make_bernoulli_gaussian(3000, 5, density=0.3, noise_std=0.2, random_state=0)
     one, other = (LpDictionaryLearning(error_bars=False, **options).fit(c * X) for c in (1, 8))
     assert other.score(8 * X) == pytest.approx(one.score(X) - 5 * np.log(8), abs=1e-6)
+    assert_allclose(other.denoise(8 * X, noise_std=1.6), 8 * one.denoise(X, noise_std=0.2), atol=1e-6)
 
 
 def test_score_does_not_depend_on_the_unit_of_sources():
-    X = draw("laplace", 2000, 4) @ draw_atoms(4) + 3
+    X, weights = draw("laplace", 2000, 4) @ draw_atoms(4) + 3, np.full(2000, 2.0)
     for options in ({}, {"normalize": "samples"}):
-        one = LpICA(error_bars=False, **options).fit(X)
-        other = LpICA(error_bars=False, whiten="arbitrary-variance", **options).fit(X)
+        one = LpICA(error_bars=False, **options).fit(X, sample_weight=weights)
+        other = LpICA(error_bars=False, whiten="arbitrary-variance", **options).fit(X, sample_weight=weights)
         assert_allclose(one.score_samples(X), other.score_samples(X), rtol=1e-9)
         assert_allclose(one.denoise(X), other.denoise(X), rtol=1e-7, atol=1e-7)
-        assert_allclose(one.scale_, other.scale_ * np.sqrt(2000), rtol=1e-9)
+        assert_allclose(one.scale_, other.scale_ * np.sqrt(4000), rtol=1e-9)
 
 
 def test_weighted_score_is_the_weighted_mean(rng):
