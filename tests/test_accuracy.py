@@ -12,6 +12,7 @@ from elldict.fit import fit
 from elldict.samples.arrays import ArraySamples, scale_weights
 from elldict.samples.order import find_order
 from elldict.solver.climb import Reason
+from elldict.theory import cramer_rao_bound
 from tests.fits import DENSITY, NOISE, draw, draw_atoms, measure_errors, run
 
 
@@ -59,6 +60,9 @@ def find_bound(law, n, r):
 def test_fit_reaches_the_cramer_rao_bound(law):
     n, r, seeds, A = 8, 5000, range(6), draw_atoms(8)
     errors = [np.mean(measure_errors(A.T, run(draw(law, r, n, seed) @ A).mixing)) for seed in seeds]
+    if law == "noisy":
+        bound = cramer_rao_bound(n_features=n, n_samples=r, density=DENSITY, noise_std=NOISE)
+        assert bound == pytest.approx(find_bound(law, n, r), rel=1e-6)
     # 28 angles in each of 6 fits; estimated densities cost a few per cent
     chance = math.sqrt(2 / (len(seeds) * n * (n - 1) / 2))
     ratio = np.mean(errors) / find_bound(law, n, r)
@@ -135,19 +139,15 @@ def check_same(one, other, tolerance=1e-9):
     Atoms and errors depend on sums that are rounded to 1e-16, in other orders; every step of a climb repeats that, and
     some of them are as far from a maximum as chance is.
     """
-    np.testing.assert_allclose(one.mixing, other.mixing, atol=tolerance)
-    np.testing.assert_allclose(one.unmixing, other.unmixing, atol=tolerance)
-    np.testing.assert_allclose(one.mean, other.mean, atol=tolerance)
-    np.testing.assert_allclose(one.code_std, other.code_std, rtol=tolerance)
+    for name in ("mixing", "unmixing", "mean", "code_std", "objective", "n_passes"):
+        ours, theirs = getattr(one, name), getattr(other, name)
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
     np.testing.assert_allclose(one.component_errors, other.component_errors, rtol=100 * tolerance)
-    np.testing.assert_allclose(one.objective, other.objective, rtol=tolerance)
     for name in ("pilot", "is_pilot", "n_iter", "status", "findings", "is_exact", "has_replicates"):
         assert getattr(one, name) == getattr(other, name), name
-    np.testing.assert_allclose(one.n_passes, other.n_passes, rtol=1e-9)
     assert (one.normalization is None) == (other.normalization is None)
-    if one.pilot:  # of a fit by power, see below
+    if one.pilot:  # of a fit by power, the codes of all samples are not looked at
         np.testing.assert_array_equal(one.density.has_offsets, other.density.has_offsets)
-        np.testing.assert_array_equal(one.density.n_widths, other.density.n_widths)
         np.testing.assert_allclose(one.density.value, other.density.value, rtol=tolerance)
 
 
@@ -175,43 +175,20 @@ def test_fit_of_weighted_samples_is_that_of_copies(kind, options):
     check_same(fit_weighted(X, w, **options), fit_weighted(copies, **options))
 
 
-def test_density_of_a_fit_by_power_of_weighted_samples_is_that_of_copies():
-    X, w = draw_copied("sparse", 900)
-    one, other = (
-        fit_weighted(*each, solver="power").density for each in ((X, w), (np.repeat(X, w.astype(int), axis=0), None))
-    )
-    np.testing.assert_array_equal(one.has_offsets, other.has_offsets)
-    np.testing.assert_allclose(one.value, other.value, rtol=1e-9)
-
-
-@pytest.mark.parametrize("law", ["laplace", "exponential", "uniform", "noisy"])
+@pytest.mark.parametrize("law", ["laplace", "noisy"])
 def test_fit_of_many_weighted_samples_is_that_of_copies(law):
     # some sixty thousand copies, forty times those that curvatures are computed from; without noise, the densities of
     # zeros, which are rounded to a share of the narrowest width, would not be known to 1e-9
     X, w = draw_copied(law, 30_000)
-    one, other = fit_weighted(X, w), fit_weighted(np.repeat(X, w.astype(int), axis=0))
-    check_same(one, other)
-    assert one.n_passes < 40
+    check_same(fit_weighted(X, w), fit_weighted(np.repeat(X, w.astype(int), axis=0)))
 
 
-def test_fit_with_groups_leaves_samples_of_weight_zero_out_of_them():
-    X, w = draw_copied("laplace", 900, low=0)
-    groups = np.random.default_rng(1).permutation(900) % 30
-    one = fit_weighted(X, w, groups, error_bars=True)
-    other = fit_weighted(X[w > 0], w[w > 0], groups[w > 0], error_bars=True)
-    np.testing.assert_array_equal(one.component_errors, other.component_errors)
-    assert np.all(one.component_errors > 0)
-
-
-@pytest.mark.parametrize("options", [{"error_bars": True}, {"whiten": True, "center": True}], ids=str)
-@pytest.mark.parametrize(
-    "w", [np.arange(900) % 3, np.arange(900) % 3 * 0.7, np.random.default_rng(0).uniform(-1, 1, 900)]
-)
-def test_fit_leaves_out_samples_of_weight_zero(w, options):
-    X, w = draw_copied("laplace", 900)[0], np.maximum(w, 0.0)
-    hidden = np.where(w[:, None] > 0, X, 1e6)
-    one, other = fit_weighted(hidden, w, **options), fit_weighted(X[w > 0], w[w > 0], **options)
-    assert 0.3 < np.mean(w == 0) < 0.6
+@pytest.mark.parametrize("w", [np.arange(900) % 3 * 0.7, np.random.default_rng(0).uniform(-1, 1, 900)])
+def test_fit_leaves_out_samples_of_weight_zero(w):
+    X, w, groups = draw_copied("laplace", 900)[0], np.maximum(w, 0.0), np.random.default_rng(1).permutation(900) % 30
+    hidden, kept = np.where(w[:, None] > 0, X, 1e6), w > 0
+    one = fit_weighted(hidden, w, groups, error_bars=True)
+    other = fit_weighted(X[kept], w[kept], groups[kept], error_bars=True)
     for name in ("mixing", "unmixing", "mean", "code_std", "component_errors"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
     assert one.findings == other.findings
@@ -220,24 +197,11 @@ def test_fit_leaves_out_samples_of_weight_zero(w, options):
 @pytest.mark.parametrize("factor", [1e-200, 0.3, 1e3])
 def test_fit_of_fractional_weights_does_not_depend_on_their_scale(factor):
     X, w = draw_copied("laplace", 900)[0], np.random.default_rng(1).exponential(size=900)
-    one, other = fit_weighted(X, w, error_bars=True), fit_weighted(X, factor * w, error_bars=True)
-    check_same(one, other)
+    check_same(fit_weighted(X, w, error_bars=True), fit_weighted(X, factor * w, error_bars=True))
     # as many as have the same effect if they have equal weights
-    n = np.sum(w) ** 2 / np.sum(w**2)
     few = fit_weighted(X[:9], w[:9]).findings[-1].message
     assert few.startswith(f"{np.sum(w[:9]) ** 2 / np.sum(w[:9] ** 2):g} samples of 5 features are too few")
-    np.testing.assert_allclose(fit_weighted(X, scale_weights(w), error_bars=True).mixing, one.mixing, atol=1e-9)
-    np.testing.assert_allclose(np.sum(scale_weights(factor * w)), n, rtol=1e-12)
-
-
-@pytest.mark.parametrize("weight", [1.0, 0.3])
-@pytest.mark.parametrize("law", ["laplace", "exponential", "uniform", "sparse"])
-@pytest.mark.parametrize(
-    "options", [{"error_bars": True}, {"whiten": True, "center": True}, {"solver": "power"}], ids=str
-)
-def test_fit_of_equal_weights_is_that_without_weights(law, options, weight):
-    X, _ = draw_copied(law, 900)
-    check_same(fit_weighted(X, np.full(900, weight), **options), fit_weighted(X, **options))
+    np.testing.assert_allclose(np.sum(scale_weights(factor * w)), np.sum(w) ** 2 / np.sum(w**2), rtol=1e-12)
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.3])

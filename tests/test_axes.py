@@ -39,6 +39,14 @@ def test_strongest_samples_are_those_with_the_largest_codes(fitted):
     np.testing.assert_array_equal(found.error, model.atom_error_)
 
 
+def test_wrong_arguments_are_refused(fitted):
+    model, X, _ = fitted
+    with pytest.raises(ValueError, match=r"one entry per sample, 4000\. Got 2"):
+        describe_axes(model, X, ["a", "b"])
+    with pytest.raises(ValueError, match="n_strongest must be an int"):
+        describe_axes(model, X, n_strongest=0)
+
+
 def test_strength_is_that_of_the_density_of_codes(fitted):
     # E |z|^3 / E[z^2]^1.5 is 6 / 2^1.5 / sqrt(d) if a fraction d of Laplace codes is not zero, divided by 1.596: 1.33
     # for d = 1, 4.20 for d = 0.1. As E z^6 = 720 d, its standard error with 4000 samples is below 5 and 15 %

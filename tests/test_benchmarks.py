@@ -6,58 +6,42 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import measure, tables
-from experiments.benchmarks import data, denoise, error_bars, ica, limit, real, rotation, speed, study
+from experiments import measure
+from experiments.benchmarks import data, error_bars, real, rotation, study
 from experiments.benchmarks.study import Study
 from experiments.campaign.data_sets import KINDS, VALUES
-from experiments.harness.store import DONE, FAILED, Record, Store
-from experiments.peers import MissingPackageError
+from experiments.harness.store import FAILED, Store
 
 STUDIES = {name: measure.load_study(name) for name in measure.STUDIES}
 
 
-def make_study(measure_cell, n=3, **options):
-    """A study of the squares of some numbers."""
-    cells = [{"number": number} for number in range(n)]
-
-    def tabulate(rows):
-        return study.write_table(["n", "square"], [[str(row["number"]), str(row["square"])] for row in rows])
-
-    return Study("squares", 1, measure_cell, tabulate, cells, cells[:1], **options)
+def make_study(measure_cell):
+    """A study of the squares of three numbers."""
+    cells = [{"number": number} for number in range(3)]
+    return Study("squares", 1, measure_cell, lambda rows: study.write_table(["rows"], [[str(len(rows))]]), cells, cells)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def results(tmp_path, monkeypatch):
     """A folder for the results of studies."""
     monkeypatch.setattr(study, "BENCHMARK_RESULTS", tmp_path)
-    monkeypatch.setattr(study, "ROOT", tmp_path)
-    return tmp_path
 
 
 # Studies
 
 
-@pytest.fixture
-def squares(results):
+def test_run_stores_every_cell_once_and_again_for_another_solver(monkeypatch):
     calls = []
-
-    def square(cell):
-        calls.append(cell["number"])
-        return {"square": cell["number"] ** 2}
-
-    return make_study(square), calls
-
-
-def test_run_stores_every_cell_once(squares):
-    found, calls = squares
-    study.main(found, None, [])
-    study.main(found, None, [])
+    found = make_study(lambda cell: calls.append(cell["number"]) or {"square": cell["number"] ** 2})
+    for _ in range(2):
+        study.main(found, None, [])
     assert calls == [0, 1, 2]
     assert [row["square"] for row in found.read()] == [0, 1, 4]
-    assert found.list_missing() == []
+    monkeypatch.setattr(study, "hash_core", lambda: "another")
+    assert len(found.list_missing()) == 3
 
 
-def test_run_after_ctrl_c_measures_what_is_missing(results):
+def test_run_after_ctrl_c_measures_what_is_missing():
     calls = []
 
     def interrupt_once(cell):
@@ -69,21 +53,11 @@ def test_run_after_ctrl_c_measures_what_is_missing(results):
     found = make_study(interrupt_once)
     with pytest.raises(SystemExit, match="resumes"):
         study.main(found, None, [])
-    assert len(found.list_missing()) == 2
     study.main(found, None, [])
     assert calls == [0, 1, 1, 2]
 
 
-def test_changed_solver_makes_all_cells_due(squares, monkeypatch):
-    found, calls = squares
-    study.main(found, None, [])
-    monkeypatch.setattr(study, "hash_core", lambda: "another")
-    assert len(found.list_missing()) == 3
-    study.main(found, None, [])
-    assert calls == [0, 1, 2, 0, 1, 2]
-
-
-def test_failed_cell_is_named_and_tried_again(results, capsys):
+def test_failed_cell_is_named_and_tried_again(capsys):
     def fail_at_one(cell):
         if cell["number"] == 1:
             raise ValueError("no square")
@@ -98,48 +72,7 @@ def test_failed_cell_is_named_and_tried_again(results, capsys):
     assert found.read()[0]["nan"] is None
 
 
-def test_missing_package_is_left_out(results, capsys):
-    def need_package(cell):
-        raise MissingPackageError("spams is not installed", name="spams")
-
-    with pytest.raises(SystemExit, match="left out"):
-        study.main(make_study(need_package), None, [])
-    assert "left out, spams is not installed" in capsys.readouterr().out
-
-
-def test_small_form_and_only_store_no_other_cells(squares):
-    found, calls = squares
-    study.main(found, None, ["--small"])
-    assert (calls, found.read()) == ([0], [])
-    study.main(found, None, ["--only", "number 2"])
-    assert [row["number"] for row in found.read()] == [2]
-
-
-def test_hash_of_core_is_that_of_its_sources(monkeypatch):
-    before = study.hash_core()
-    monkeypatch.setattr(study, "SOURCES", ("samples", "solver"))
-    study.hash_core.cache_clear()
-    assert study.hash_core() != before
-    study.hash_core.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.00123, "1.2 ms"), (0.0996, "0.1 s"), (3.21, "3.2 s"), (123.4, "123 s")]
-)
-def test_show_time_has_two_digits(seconds, text):
-    assert study.show_time(seconds) == text
-
-
 # All studies
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_study_is_named_like_its_module_and_has_distinct_cells(name):
-    found = STUDIES[name]
-    assert found.command.endswith(measure.STUDIES[name])
-    cells = [*found.cells, *found.long]
-    assert len({study.key_of(cell) for cell in cells}) == len(cells)
-    assert found.small
 
 
 FAST = ("real", "rotation", "limit", "ica", "which_one", "stream", "checkpoint_cost", "ablation")
@@ -163,13 +96,6 @@ def test_smallest_form_of_long_study_gives_a_table(name):
     assert "\n| " in result.stdout
 
 
-def test_speed_stops_slow_methods(monkeypatch):
-    monkeypatch.setattr(speed, "LIMIT_SECONDS", 0.01)
-    row = {**speed.SMALL[-1], **speed.measure(speed.SMALL[-1])}
-    assert row["error"] is None
-    assert "> 10 ms" in speed.tabulate([row])
-
-
 # Real data
 
 
@@ -187,26 +113,6 @@ def test_gain_of_rotation_to_laplace_sources_is_their_negentropy():
     split = data.divide(rng.laplace(size=(20_000, 6)) @ A)
     found, _ = real.fit_elldict(split.train, 0)
     assert 0.05 < data.measure_gain(split, study.make_orthonormal(found)) < 6 * 0.072  # nats per Laplace code
-
-
-def test_divided_samples_are_white_and_blocks_stay_together():
-    X = np.arange(4000)[:, None] * np.ones(5) + np.random.default_rng(0).standard_normal((4000, 5))
-    split = data.divide(X, blocks=True)
-    assert split.train.shape == (3000, 5)
-    np.testing.assert_allclose(split.train.T @ split.train / 3000, np.eye(5), atol=1e-8)
-    steps = np.abs(np.diff(split.test[:, 0]))
-    assert np.sum(steps > 50 * np.median(steps)) == 9  # ten blocks, with three others between two of them
-
-
-def test_patches_have_no_mean():
-    patches = data.cut_patches(np.arange(400.0).reshape(20, 20) ** 2, 4)
-    assert patches.shape == (data.MAX_SAMPLES, 16)
-    np.testing.assert_allclose(patches.mean(axis=1), 0, atol=1e-9)
-
-
-def test_average_of_all_patches_is_the_image():
-    image = np.random.default_rng(0).random((20, 30))
-    np.testing.assert_allclose(denoise.average(denoise.cut_all(image), image.shape), image)
 
 
 # Data sets with known atoms
@@ -228,33 +134,11 @@ def test_every_kind_draws_samples_with_their_atoms(kind):
         assert np.all(np.isfinite(X))
 
 
-def make_row(true, stated, warnings=()):
-    return {"kind": "sparse", "true": true, "stated": stated, "warnings": list(warnings)}
-
-
-def test_error_bars_are_counted_by_warnings():
-    rows = [make_row(1e-3, 1.9e-3), make_row(1e-3, 2.1e-3), make_row(1e-3, 1e-4), make_row(1e-12, 1e-15)]
-    rows += [make_row(1e-3, 1e-1, ["RankWarning"]), make_row(1e-3, None, ["RankWarning"]), make_row(1e-3, 1e-15)]
-    assert error_bars.summarise(rows) == ["7", "40 %", "2", "2", "50 %", "1"]
-
-
 def test_error_bar_of_sparse_codes_with_noise_is_within_a_factor_of_two():
     cells = [cell for cell in error_bars.CELLS if cell["kind"] == "sparse" and cell["noise"] == 0.3 and cell["n"] == 16]
     row = error_bars.measure(cells[0])
     assert row["warnings"] == []
     assert 0.5 < error_bars.find_ratio(row) < 2
-
-
-def test_gaussian_sources_are_not_sought_if_there_are_several():
-    cells = [cell for cell in ica.CELLS if cell["sources"].get("gaussian")]
-    assert [np.sum(ica.draw(cell, 0)[2]) for cell in cells[:: len(ica.METHODS)]] == [13, 12]
-
-
-def test_bound_is_zero_without_noise_and_undefined_with_corruption():
-    row = {"n": 8, "r": 1000, "density": 0.3, "noise": 0.0, "corruption": 0.0}
-    assert limit.find_bound(row) == 0
-    assert limit.find_bound({**row, "noise": 0.2}) > 0
-    assert np.isnan(limit.find_bound({**row, "corruption": 1.0}))
 
 
 # Rotation
@@ -265,48 +149,3 @@ def test_rotation_is_no_worse_than_gparotation_from_the_same_starts():
     stored = rotation.read_gparotation()
     assert len(stored) == 5 * 4 * 10  # examples; two criteria, rows normalised or not; starts
     assert min(rotation.compare(row, L) for row, L in stored) >= -1e-8
-
-
-# Tables and the command that measures everything
-
-
-def test_table_says_if_it_is_of_another_version(squares, monkeypatch):
-    found, _ = squares
-    monkeypatch.setattr(tables, "load_study", lambda name: found)
-    assert tables.write_table("ica") == f"{tables.PLACEHOLDER}\n"
-    study.main(found, None, [])
-    assert tables.write_table("ica").splitlines()[2:] == ["| 0 | 0 |", "| 1 | 1 |", "| 2 | 4 |"]
-    with Store(found.path).writing():
-        pass
-    store = Store(found.path)
-    with store.writing():
-        store.add(Record({"number": 0}, DONE, {"square": 0}, "", {"core": "another"}))
-    *_, note = tables.write_table("ica").splitlines()
-    assert note.startswith("*1 of 3 measurements are missing, or of another version of the solver")
-
-
-def test_fill_writes_between_marks_and_refuses_unknown_names(monkeypatch):
-    monkeypatch.setattr(tables, "write_table", lambda name: f"{name}!\n")
-    page = "a\n<!-- table: real-short -->\nold\n<!-- end of table -->\nb"
-    filled = "a\n<!-- table: real-short -->\n\nreal-short!\n\n<!-- end of table -->\nb"
-    assert tables.fill(page) == tables.fill(filled) == filled
-    with pytest.raises(SystemExit, match="no table 'unknown'"):
-        tables.fill(page.replace("real-short", "unknown"))
-
-
-def test_measure_lists_what_is_due(results, capsys):
-    measure.main(["--list", "--only", "real", "faults"])
-    out = capsys.readouterr().out
-    assert "0 of   68" in out
-    assert "python -m experiments.campaign.faults" in out
-
-
-def test_measure_runs_commands_and_names_those_that_fail(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(measure, "FOLDER", tmp_path)
-    assert measure.run("measure --list --only real")
-    assert "benchmarks.real" in (tmp_path / "measure.txt").read_text()
-    assert not measure.run("measure --only nothing")
-    assert "invalid choice" in (tmp_path / "measure.txt").read_text()
-    monkeypatch.setattr(measure, "run", lambda command: "ica" not in command)
-    with pytest.raises(SystemExit, match=r"Failed: benchmarks\.ica --small"):
-        measure.main(["--small", "--only", "real", "ica"])

@@ -117,15 +117,6 @@ def test_more_noise_needs_more_samples(p):
     assert np.all(np.diff(numbers) > 0)
 
 
-def test_the_printed_number_of_samples_falls_with_noise_and_vanishes_at_two():
-    def printed(p, eta):
-        corrected = theory.samples_needed(p, n_features=50, density=0.3, tolerance=0.1, noise_std=eta)
-        return corrected * theory.noise_gap(p, eta) ** 4
-
-    assert printed(2.1, 0.3) < printed(2.1, 0.05)
-    assert printed(2.0001, 0.3) < 1 < printed(3, 0.3)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -133,7 +124,6 @@ def test_the_printed_number_of_samples_falls_with_noise_and_vanishes_at_two():
         ({"density": 1}, "density=1"),
         ({"noise_std": -1}, "noise_std=-1"),
         ({"n_features": 1}, "n_features=1"),
-        ({"tolerance": 0}, "tolerance=0"),
         ({"tolerance": 10}, "tolerance=10"),
     ],
 )

@@ -1,18 +1,16 @@
 """Campaigns in small: damaged files, and faults injected into fits."""
 
-import json
 import sys
 from collections import Counter
 from importlib.util import find_spec
 
-import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
 if not sys.platform.startswith("linux"):
     pytest.skip("limits of memory are those of Linux", allow_module_level=True)
 
-from experiments.campaign import damage, damaged_files, damaged_models, faults, trials
+from experiments.campaign import damaged_files, damaged_models, faults, trials
 from experiments.campaign.trials import Kind
 
 N_FILES = 25
@@ -28,44 +26,6 @@ def test_damaged_files_are_refused_or_give_the_numbers_they_hold():
     assert [(job.kind, job.number, reason) for job, verdict, reason in found if verdict == "wrong"] == []
     refused = Counter((job.module, job.kind) for job, verdict, _ in found if verdict == "refused")
     assert all(refused[kind] > N_FILES // 5 for kind in kinds)
-
-
-def test_damage_of_a_number_is_the_same_whenever_it_is_made():
-    content = np.random.default_rng(0).bytes(5000)
-    once, again = ([damage.damage_bytes(content, np.random.default_rng(n)) for n in range(40)] for _ in range(2))
-    assert once == again
-    assert sum(changed != content for _, changed in once) > 35
-    assert len({way for way, _ in once}) == 8
-
-
-def test_edited_headers_are_well_formed():
-    header = json.dumps({"a": [1, {"b": "c"}], "d": None}).encode()
-    for number in range(40):
-        note, changed = damage.damage_json(header, np.random.default_rng(number))
-        assert json.loads(changed) != json.loads(header), note
-
-
-def raise_now(error):
-    raise error
-
-
-MISREADINGS = {
-    "an error of another library": (np.load, "an error of"),
-    "no error of reading": (lambda path: {}[path], "not an error of reading"),
-    "memory": (lambda path: raise_now(MemoryError()), "takes memory"),
-    "a message of content": (lambda path: raise_now(ValueError(f"{path}: " + "A" * 9999)), "cannot be read"),
-    "other numbers": (lambda path: {"x": 1}, "other numbers"),
-}
-
-
-@pytest.mark.parametrize("name", MISREADINGS)
-def test_trial_names_what_is_wrong(name, monkeypatch):
-    read, words = MISREADINGS[name]
-    kind = Kind("x.npy", lambda path: None, read, is_checked=True)
-    monkeypatch.setattr(trials, "prepare", lambda *_: (kind, {"x.npy": b"no array"}, {"x": 0}, []))
-    verdict, reason = trials.try_file(trials.Job("any", "npy", 0))
-    assert verdict == "wrong"
-    assert words in reason
 
 
 def test_trial_notices_code_that_was_run(monkeypatch):

@@ -84,6 +84,8 @@ def test_fit_writes_the_model_of_the_library(ask, samples):
     model = load("x.model.npz")
     np.testing.assert_array_equal(model.components_, expected.components_)
     assert model.get_params() == expected.get_params()
+    assert ask("fit", "x.npy", "-o", "plain.npz", "--quiet") == Outcome(0, "", "")
+    assert load("plain.npz").get_params() == LpDictionaryLearning(random_state=0).get_params()
 
 
 def test_info_shows_options_seed_and_version(ask, samples):
@@ -109,16 +111,13 @@ def test_json_is_one_object_in_which_unknown_numbers_are_null(ask, fitted):
 @pytest.mark.parametrize(
     ("options", "parameters"),
     [
-        ((), {}),
-        (("--algorithm", "top_k", "--alpha", "2"), {"transform_algorithm": "top_k", "transform_alpha": 2}),
-        (
-            ("--algorithm", "threshold", "--alpha", "auto"),
-            {"transform_algorithm": "threshold", "transform_alpha": "auto"},
-        ),
+        ("", {}),
+        ("--algorithm top_k --alpha 2", {"transform_algorithm": "top_k", "transform_alpha": 2}),
+        ("--algorithm threshold --alpha auto", {"transform_algorithm": "threshold", "transform_alpha": "auto"}),
     ],
 )
 def test_transform_writes_the_codes_of_the_library(ask, samples, options, parameters):
-    assert ask("transform", "model.npz", "x.csv", "-o", "codes.parquet", *options).code == 0
+    assert ask("transform", "model.npz", "x.csv", "-o", "codes.parquet", *options.split()).code == 0
     expected = load("model.npz").set_params(**parameters).transform(pd.DataFrame(samples, columns=NAMES))
     np.testing.assert_allclose(pd.read_parquet("codes.parquet"), expected, atol=1e-12)
 
@@ -133,10 +132,12 @@ def test_inverse_and_denoise_write_samples(ask, samples, fitted):
     np.testing.assert_allclose(np.load("clean.npy"), fitted.denoise(frame, noise_std=0.2), atol=1e-12)
 
 
-def test_score_is_that_of_the_library(ask, samples, fitted):
+def test_score_and_report_are_those_of_the_library(ask, samples, fitted):
     expected = fitted.score(pd.DataFrame(samples, columns=NAMES))
     assert json.loads(ask("score", "model.npz", "x.csv", "--json").out)["log_likelihood"] == pytest.approx(expected)
     assert f"{expected:.6g} nats per sample" in ask("score", "model.npz", "x.csv").out
+    assert ask("report", "model.npz", "x.csv", "-o", "page.html").code == 0
+    assert "600 samples" in Path("page.html").read_text("utf-8")
 
 
 def test_export_writes_names_that_are_not_formulas(ask, fitted):
@@ -146,19 +147,12 @@ def test_export_writes_names_that_are_not_formulas(ask, fitted):
     np.testing.assert_array_equal(table, fitted.components_)
 
 
-def test_report_and_help_need_nothing_else(ask):
-    assert ask("report", "model.npz", "-o", "page.html").code == 0
-    assert "<html" in Path("page.html").read_text("utf-8")
-    assert ask().out == ask("--help").out
-    assert all(command in ask().out for command in ("fit", "transform", "score", "report", "info", "export", "demo"))
-
-
 def test_groups_of_a_column_are_those_of_a_file_and_no_feature(ask, samples):
     groups = np.array(["one", "two", "three", "four"])[np.arange(600) // 150]
-    pd.DataFrame(samples, columns=list("abcde")).assign(who=groups).to_csv("grouped.csv", index=False)
+    pd.DataFrame(samples, columns=list("abcde")).assign(who=groups).to_csv("grouped.tsv", sep="\t", index=False)
     Path("groups.txt").write_text("\n".join(groups) + "\n", "utf-8")
     np.save("groups.npy", groups)
-    for number, options in enumerate([("grouped.csv", "who"), ("x.npy", "groups.txt"), ("x.npy", "groups.npy")]):
+    for number, options in enumerate([("grouped.tsv", "who"), ("x.npy", "groups.txt"), ("x.npy", "groups.npy")]):
         assert ask("fit", options[0], "-o", f"{number}.npz", "--groups", options[1]).code == 0
     errors = [load(f"{number}.npz").atom_error_ for number in range(3)]
     np.testing.assert_array_equal(errors[0], LpDictionaryLearning().fit(samples, groups=groups).atom_error_)
@@ -181,46 +175,46 @@ def test_every_parameter_of_a_fit_has_an_option():
         ("fit missing.npy", "missing.npy: No such file"),
         ("fit x.npy -o model.npz", "--force"),
         ("fit x.npy -o x.npy --force", "also an input"),
-        ("fit x.npy -o nowhere/m.npz", "nowhere of the output does not exist"),
         ("fit x.npy -o folder/m.npz --checkpoint folder/m.npz", "checkpoint folder/m.npz is also"),
         ("fit nan.npy", "nan.npy contains NaN (sample 7, feature 1"),
         ("fit x.csv --column height", "no column 'height'. Select columns of numbers with --column"),
-        ("fit folder", "folder without tables"),
         ("fit x.npy --p 2", "--p must be a float in the range (0, 60]"),
-        ("fit x.npy --p 1 --solver power", "Use --solver auto."),
         ("fit x.npy --ica --center", "--ica always centres"),
+        ("fit x.npy --checkpoint x.npy", "checkpoint x.npy is also"),
+        ("fit arrays.npz:x -o arrays.npz --force", "also an input"),
+        ("fit x.npy --groups groups.txt --no-error-bars", "--groups does nothing"),
         ("fit x.npy --groups who", "no such file, and no such column in x.npy"),
         ("fit x.npy --groups groups.txt", "--groups must hold one label per sample"),
+        ("fit gaps.csv --groups b", "column 'b' has no group for 1 of the samples"),
         ("fit x.npy --checkpoint model.npz --resume", "model.npz is not a checkpoint"),
-        ("fit x.npy --speed 9", "No such option: --speed"),
         ("fit", "See 'elldict fit --help'."),
-        ("info cut.npz", "cut.npz cannot be read as an elldict model"),
-        ("score model.npz narrow.npy", "narrow.npy has 3 features"),
-        ("transform model.npz x.npy -o c.xls", "output 'c.xls' must end in one of .npy"),
-        ("transform model.npz x.npy -o c.npy --algorithm threshold", "--alpha must be a threshold"),
+        ("transform model.npz x.csv -o c.xls", "output 'c.xls' must end in one of .npy"),
         ("transform model.npz x.npy -o c.npy --inverse --denoise", "exclude each other"),
+        ("transform model.npz x.npy -o c.npy --denoise --alpha 1", "exclude each other"),
+        ("transform model.npz x.npy -o c.npy --noise-std 1", "--noise-std does nothing"),
+        ("transform model.npz x.npy -o c.npy --alpha 1", "--alpha does nothing"),
         ("report model.npz -o page.html --shape 2,3", "--shape must be (h, w)"),
     ],
 )
 def test_mistake_is_one_line_and_leaves_no_file(ask, samples, command, words):
     Path("folder").mkdir()
     Path("groups.txt").write_text("1\n2\n", "utf-8")
+    np.savez("arrays.npz", x=samples)
+    Path("gaps.csv").write_text("a,b\n1,1\n2,\n", "utf-8")
     np.save("nan.npy", np.where(np.arange(600 * 5).reshape(600, 5) == 36, np.nan, samples))
-    np.save("narrow.npy", samples[:, :3])
-    for name in ("x.npy", "model.npz"):
-        Path(f"cut.{name.partition('.')[2]}").write_bytes(Path(name).read_bytes()[:-100])
     before = sorted(Path().rglob("*"))
-    outcome = ask(*command.split())
-    *warned, error = outcome.err.splitlines(keepends=True)
-    assert all("feature names" in line for line in warned)  # scikit-learn's
-    assert is_refused(Outcome(outcome.code, outcome.out, error), words)
+    assert is_refused(ask(*command.split()), words)
     assert sorted(Path().rglob("*")) == before
 
 
 def test_output_is_checked_before_the_work(ask, monkeypatch):
     monkeypatch.setattr(LpDictionaryLearning, "fit", lambda *_args, **_options: pytest.fail("the work has begun"))
-    for output in ("model.npz", "nowhere/m.npz", "/proc/self/m.npz"):
-        assert is_refused(ask("fit", "x.npy", "-o", output))
+    for output, words in {
+        "model.npz": "--force",
+        "nowhere/m.npz": "nowhere of the",
+        "/proc/self/m.npz": "cannot",
+    }.items():
+        assert is_refused(ask("fit", "x.npy", "-o", output), words)
 
 
 def test_bug_is_one_line_with_its_place(ask, monkeypatch):
@@ -233,6 +227,7 @@ def test_bug_is_one_line_with_its_place(ask, monkeypatch):
 
 
 def test_content_of_files_never_reaches_the_terminal_raw(ask):
+    Path("\x1b[2J.npz").write_bytes(Path("model.npz").read_bytes())
     shown = [ask("info", "model.npz"), ask("info", "\x1b[2J.npz"), ask("fit", "x.csv", "--column", "\x1b[31m")]
     pd.DataFrame([[1, "\x1b[2J"]] * 9, columns=["a", "\x1b]0;b"]).to_csv("evil.csv", index=False)
     shown += [ask("fit", "evil.csv"), ask("fit", "x.npy", "--groups", "\x1b[31m")]

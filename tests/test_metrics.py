@@ -19,6 +19,7 @@ def test_a_signed_permutation_is_no_error(shuffled):
     dictionary, atoms, order, signs = shuffled
     assert metrics.recovery_error(atoms, dictionary) == pytest.approx(0, abs=1e-14)
     assert metrics.frobenius_error(atoms, dictionary) == pytest.approx(0, abs=1e-14)
+    assert metrics.sphere_error(-dictionary[2], dictionary) == pytest.approx(0, abs=1e-14)
     match = metrics.match_atoms(3 * atoms, 0.1 * dictionary)
     np.testing.assert_array_equal(match.indices, order)
     np.testing.assert_array_equal(match.signs, signs)
@@ -54,3 +55,5 @@ def test_rows_that_are_not_orthonormal_are_refused(shuffled):
 def test_shapes_that_do_not_fit_are_refused(pair):
     with pytest.raises(ValueError, match="Atoms are rows"):
         metrics.match_atoms(*pair)
+    with pytest.raises(ValueError, match="dictionary holds NaN"):
+        metrics.match_atoms(np.eye(3), np.full((3, 3), np.nan))

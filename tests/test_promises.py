@@ -1,16 +1,10 @@
-"""Promises of the README, each by one quick test that uses nothing but the public interface.
-
-Other tests look at the same promises more closely; some of those are slow, others know how the package works inside.
-"""
+"""Promises of the README: the same bits on any number of cores, and a demo that needs nothing."""
 
 import hashlib
-import io
-import pickle
+import os
 import re
-import signal
 import subprocess
 import sys
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,20 +23,6 @@ ESTIMATORS = {
 }
 
 
-@pytest.fixture(scope="module")
-def X():  # noqa: N802
-    X, _, _ = make_bernoulli_gaussian(6000, 12, density=0.25, noise_std=0.2, random_state=0)
-    X.setflags(write=False)
-    return X
-
-
-def run_python(*arguments, **options):
-    """Run Python in a process of its own, until it ends."""
-    return subprocess.run(
-        [sys.executable, *arguments], check=False, capture_output=True, encoding="utf-8", timeout=120, **options
-    )
-
-
 def take_digest(array):
     return hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
 
@@ -53,9 +33,6 @@ def take_answer(model):
     numbers = (model.objective_, model.expected_error_, model.n_iter_, model.n_passes_, model.status_)
     history = [replace(row, seconds=0.0) for row in model.history_]
     return arrays, repr((numbers, history))  # NaN, where there are no errors, is equal in text
-
-
-# --- the same bits on any number of cores -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -73,56 +50,12 @@ def test_fit_with_one_two_and_three_threads_gives_the_same_bits(name):
     assert answers[3] == answers[1]
 
 
-# --- killed and resumed, or not ---------------------------------------------------------------------------------------
-
-FIT_UNTIL_KILLED = """
-import os, signal, sys
-import numpy as np
-from elldict import LpDictionaryLearning, LpICA, checkpoint as checkpoints
-
-checkpoints.SHARE_OF_TIME = np.inf  # of a fit of milliseconds nothing would be written before it ends
-samples, checkpoint, name, last = sys.argv[1:]
-model = {
-    "dictionary": LpDictionaryLearning(random_state=0),
-    "paper": LpDictionaryLearning(random_state=0, solver="power"),
-    "ica": LpICA(random_state=0),
-}[name]
-calls = 0
-
-def kill(iteration):
-    global calls
-    calls += 1
-    if calls == int(last):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-model.fit(np.load(samples), checkpoint=checkpoint, callback=kill)
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kill -9 is a matter of POSIX")
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_fit_killed_in_the_middle_and_resumed_gives_the_same_bits(name, X, tmp_path):
-    samples, checkpoint = tmp_path / "samples.npy", tmp_path / "fit.checkpoint"
-    np.save(samples, X)
-    undisturbed = ESTIMATORS[name]().fit(X)
-    last = len(undisturbed.history_) // 2
-    killed = run_python("-c", FIT_UNTIL_KILLED, samples, checkpoint, name, str(last))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-
-    told = []
-    resumed = ESTIMATORS[name]().fit(X, checkpoint=checkpoint, resume=True, callback=told.append)
-    assert take_answer(resumed) == take_answer(undisturbed)
-    # it went on with the iteration in which it was killed, or with the next, rather than from the beginning
-    assert len(undisturbed.history_) - last <= len(told) <= len(undisturbed.history_) - last + 1
-
-
-# --- the demo ---------------------------------------------------------------------------------------------------------
-
-
 def test_demo_in_an_empty_folder_writes_its_page(tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")
-    demo = run_python("-m", "elldict", "demo", cwd=tmp_path)
+    command = [sys.executable, "-m", "elldict", "demo"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(elldict.__file__).parents[1])}  # the package that is tested
+    demo = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert demo.returncode == 0, demo.stderr
     assert "elldict-demo.html" in demo.stdout
     assert [file.name for file in tmp_path.iterdir()] == ["elldict-demo.html"]
@@ -132,64 +65,3 @@ def test_demo_in_an_empty_folder_writes_its_page(tmp_path):
     pictures = re.findall(r'<img[^>]*\ssrc="([^"]*)"', page)
     assert pictures
     assert all(picture.startswith("data:image/") for picture in pictures)  # needs no network
-
-
-# --- models are files without pickle ----------------------------------------------------------------------------------
-
-
-class Payload:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_model_saved_and_loaded_where_pickle_is_forbidden_gives_the_same_codes(name, X, tmp_path, monkeypatch):
-    model = ESTIMATORS[name]().fit(X)
-
-    def refuse(*arguments, **options):
-        raise AssertionError("pickle was used")
-
-    with monkeypatch.context() as patch:
-        for function in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
-            patch.setattr(pickle, function, refuse)
-        model.save(tmp_path / "model.npz")
-        again = elldict.load(tmp_path / "model.npz")
-    assert type(again) is type(model)
-    assert again.get_params() == model.get_params()
-    assert take_answer(again) == take_answer(model)
-    np.testing.assert_array_equal(again.transform(X), model.transform(X))
-
-
-def test_model_file_with_a_pickle_in_it_is_refused_and_runs_nothing(X, tmp_path):
-    """A pickle in place of the file, of each of its members as an array of objects, and of each of them as it is."""
-    trace, path = tmp_path / "payload-was-here", tmp_path / "model.npz"
-    bare = pickle.dumps(Payload(trace))
-    stream = io.BytesIO()
-    np.save(stream, np.array([Payload(trace)], dtype=object), allow_pickle=True)
-    objects = stream.getvalue()
-    for content in (bare, objects):  # both would do harm where pickle is allowed
-        np.load(io.BytesIO(content), allow_pickle=True)
-        assert trace.exists()
-        trace.unlink()
-
-    ESTIMATORS["dictionary"]().fit(X).save(path)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    files = [bare, objects]
-    for name in (*members, "another.npy"):
-        for content in (bare, objects):
-            changed = io.BytesIO()
-            with zipfile.ZipFile(changed, "w") as archive:
-                for member, kept in {**members, name: content}.items():
-                    archive.writestr(member, kept)
-            files.append(changed.getvalue())
-    for content in files:
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=re.escape(str(path))):
-            elldict.load(path)
-        assert not trace.exists()

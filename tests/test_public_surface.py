@@ -6,16 +6,11 @@ writes the list anew.
 """
 
 import inspect
-import os
 import re
-import subprocess
-import sys
 import tomllib
 import warnings
 from dataclasses import is_dataclass
-from enum import Enum
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -28,18 +23,6 @@ BEFORE = Path(__file__).with_name("public_surface_before.txt")
 PLAIN = (str, bytes, bool, int, float, type(None), tuple)
 """Defaults that are written down as they are; of others only that there is one."""
 
-INHERITED = (
-    "fit_transform",
-    "get_feature_names_out",
-    "get_metadata_routing",
-    "get_params",
-    "set_fit_request",
-    "set_output",
-    "set_params",
-    "set_partial_fit_request",
-    "set_score_request",
-)
-"""Methods that estimators have from scikit-learn, whose versions differ in others and in parameters."""
 
 OF_OPENED_SAMPLES = ("dtype", "fingerprint", "n_features", "n_samples")
 """What the documentation reads of the result of `open_samples`."""
@@ -86,8 +69,6 @@ def list_class(name, kind):
         is_ours = (getattr(found, "__module__", None) or "").startswith("elldict")
         if isinstance(found, property):
             yield f"{name} has attribute {member}"
-        elif member in INHERITED and not is_ours:
-            yield f"{name}.{member} is of scikit-learn"
         elif inspect.isroutine(found) and is_ours:
             yield f"{name}.{member}"
             yield from list_parameters(f"{name}.{member}", getattr(kind, member))
@@ -153,95 +134,24 @@ def list_opened_samples():
 
 
 def list_commands():
-    """Arguments and options of every command, without their help."""
+    """The options of every command, and the numbers of its arguments; what they do is in the tests of commands."""
     from typer.main import get_command  # noqa: PLC0415
 
     from elldict.cli.commands import app  # noqa: PLC0415
 
     group = get_command(app)
-    yield from list_options("elldict", group, app.registered_callback.callback)
-    functions = {info.name or info.callback.__name__: info.callback for info in app.registered_commands}
-    for name, command in group.commands.items():
-        yield f"$ elldict {name}"
-        yield from list_options(f"elldict {name}", command, functions[name])
-
-
-def list_options(command, found, function):
-    """A line for each; what typer keeps of them differs between its versions, what the function says does not."""
-    parameters, kinds = inspect.signature(function).parameters, get_type_hints(function)
-    position = 0
-    for option in found.params:
-        words = "/".join([", ".join(option.opts), *option.secondary_opts])
-        if option.param_type_name == "argument":
-            position += 1
-            words = f"argument {position}, {option.name}"
-        parts = [f"{words} (required)" if option.required else words]
-        if option.name in parameters:  # those of completion are typer's own
-            kind, default = kinds[option.name], parameters[option.name].default
-            if choices := find_choices(kind):
-                parts.append(f"one of {', '.join(choices)}")
-            if default not in (None, parameters[option.name].empty):
-                parts.append(f"default {default}")
-            if option.multiple:
-                parts.append("may be repeated")
-        yield f"$ {command} {'; '.join(parts)}"
-
-
-def find_choices(kind):
-    """Values of the enumeration that a type is, or is if it is not None."""
-    for part in (kind, *get_args(kind)):
-        if isinstance(part, type) and issubclass(part, Enum):
-            return [choice.value for choice in part]
-    return []
-
-
-INTERRUPTED = """
-import os, signal, sys
-from elldict.cli import main
-
-class Output:
-    def write(self, text):
-        os.kill(os.getpid(), getattr(signal, sys.argv.pop()))
-    def flush(self):
-        pass
-    def fileno(self):
-        return 1
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what started the tests may ignore it
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
-sys.stdout = Output()
-main()
-"""
-"""The command line gets a signal, named by the last argument, when it begins to print."""
-
-
-def list_exit_codes():
-    runs = {
-        "success": ["-m", "elldict", "--version"],
-        "no such option": ["-m", "elldict", "--no-such-option"],
-        "no such file": ["-m", "elldict", "info", "no-such-file.npz"],
-        "Ctrl-C": ["-c", INTERRUPTED, "--version", "SIGINT"],
-        "SIGTERM": ["-c", INTERRUPTED, "--version", "SIGTERM"],
-    }
-    started = {
-        name: subprocess.Popen(
-            [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ}
-        )
-        for name, arguments in runs.items()
-    }
-    for name, process in started.items():
-        yield f"exit code {process.wait(timeout=120)}: {name}"
+    for name, command in {
+        "elldict": group,
+        **{f"elldict {name}": each for name, each in group.commands.items()},
+    }.items():
+        yield f"$ {name}"
+        arguments = [option for option in command.params if option.param_type_name == "argument"]
+        yield from (f"$ {name} argument {position}, {each.name}" for position, each in enumerate(arguments, start=1))
+        options = [option for option in command.params if option not in arguments]
+        yield from (f"$ {name} {'/'.join([', '.join(each.opts), *each.secondary_opts])}" for each in options)
 
 
 # --- the repository ---------------------------------------------------------------------------------------------------
-
-
-def list_environment_variables():
-    import elldict  # noqa: PLC0415
-
-    sources = [path.read_text(encoding="utf-8") for path in Path(elldict.__file__).parent.rglob("*.py")]
-    names = {name for source in sources for name in re.findall(r"\bELLDICT_[A-Z_]+\b", source)}
-    yield from (f"environment variable {name}" for name in names)
 
 
 def list_targets_and_extras():
@@ -262,8 +172,6 @@ def list_surface():
         list_fitted_attributes,
         list_opened_samples,
         list_commands,
-        list_exit_codes,
-        list_environment_variables,
         list_targets_and_extras,
     )
     with warnings.catch_warnings():
@@ -271,7 +179,6 @@ def list_surface():
         return sorted({entry for part in parts for entry in part()})
 
 
-@pytest.mark.skipif(os.name != "posix", reason="exit codes of signals are a matter of POSIX")
 def test_public_surface_is_the_one_that_is_listed():
     now, listed = list_surface(), LISTED.read_text(encoding="utf-8").splitlines()
     added = [f"  added:   {entry}" for entry in now if entry not in listed]

@@ -73,6 +73,18 @@ def test_report_has_the_numbers_of_the_model(model, samples):
     assert "The fit gave no warnings." in text
 
 
+def test_report_has_the_variance_and_kurtosis_of_codes(samples):
+    X = 5 + samples * np.arange(1, 13)
+    model = LpICA(4, error_bars=False).fit(X)
+    text, codes = Page(model.report(X)).text, model.transform(X)
+    shares = np.sum(model.mixing_**2, axis=0) / np.sum(np.var(X, axis=0))
+    assert f"The components explain {100 * np.sum(shares):.3g} % of their variance" in text
+    for i, kurtosis in enumerate(np.mean(codes**4, axis=0) - 3):
+        density, scale = model.density_[i], model.scale_[i]
+        row = f"{i} not estimated {100 * density:.3g} % {scale:.3g} {100 * shares[i]:.3g} % {kurtosis:.1f}"
+        assert row in text
+
+
 def test_report_shows_components_as_images(model):
     page = Page(model.report(shape=(3, 4)))
     images = [attrs["src"] for tag, attrs in page.elements if tag == "img"]
@@ -93,8 +105,7 @@ def test_report_shows_warnings_verbatim_and_escapes_names(warned):
 @pytest.mark.parametrize("shape", [None, (3, 2)])
 def test_page_loads_nothing(warned, shape):
     model, X = warned
-    html = model.report(X, shape=shape)
-    page = Page(html)
+    page = Page(html := model.report(X, shape=shape))
     names = ("src", "srcset", "href", "xlink:href", "poster", "data", "action", "background")
     values = [attrs[name] for _, attrs in page.elements for name in names if name in attrs]
     assert values

@@ -13,8 +13,6 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from experiments import peers
-from experiments.harness import pool
 from experiments.harness.store import Store
 from experiments.reproduction import runner, tasks
 from experiments.reproduction.cells import make_cell
@@ -25,15 +23,10 @@ pytestmark = pytest.mark.slow  # starts, kills and waits for processes
 ROOT = Path(__file__).parents[1]
 TINY = {"n_features": 4, "n_samples": 300, "density": 0.3}
 POPULATION = {"n_features": 4, "p": 4, "density": 0.1, "constraint": "sphere", "floor": 1e-9, "max_iter": 50}
-SLOW = {"n_features": 60, "n_samples": 60_000, "density": 0.3}
 
 
 def make_tiny(n=3, **more):
     return [make_cell("recovery", "lp", TINY | more, seed, {"p": 3}) for seed in range(n)]
-
-
-def make_slow(seed=0):
-    return make_cell("recovery", "lp", SLOW, seed, {"p": 3, "tol": 1e-15, "max_iter": 100_000})
 
 
 @pytest.fixture
@@ -57,43 +50,6 @@ def test_run_with_a_failing_cell_stores_the_reason_and_continues(store):
     assert runner.run([bad], Store(store.path)) == 0
     assert runner.run([bad], Store(store.path), retry_failed=True) == 1
     assert Results(store).summary([bad]).absence.startswith("failed: ValueError")
-
-
-def test_run_with_a_crash_continues_in_a_new_process(store, monkeypatch):
-    workers = []
-
-    class Doomed(pool.Worker):
-        def give(self, cell):
-            super().give(cell)
-            if not workers:
-                os.kill(self.process.pid, signal.SIGKILL)
-            workers.append(self)
-
-    monkeypatch.setattr(pool, "Worker", Doomed)
-    assert runner.run(make_tiny(3), store) == 3
-    assert sorted(record.status for record in store.records.values()) == ["done", "done", "failed"]
-    assert len({id(worker) for worker in workers}) == 2
-
-
-def test_pool_with_a_job_over_its_limit_kills_it_and_starts_the_next():
-    jobs = [60.0, 0.0]
-    with pool.Pool(time.sleep, limit=4.0) as workers:
-        found = list(workers.results(lambda: jobs.pop(0) if jobs else None))
-    assert found == [(60.0, pool.Lost("over 4 s", 4.0)), (0.0, None)]
-
-
-def test_run_over_its_budget_stops_and_stores_what_is_done(store):
-    started = time.monotonic()
-    assert runner.run([make_slow(0), *make_tiny(2), make_slow(1)], store, budget=10.0) == 2
-    assert time.monotonic() - started < 20
-    assert len(Store(store.path).records) == 2
-
-
-def test_run_without_a_package_stores_nothing_for_it(store, monkeypatch):
-    monkeypatch.setattr(peers.Picard, "module", "no_such_module")
-    cells = [make_cell("recovery", "picard", TINY, 0)]
-    assert runner.run([*cells, *make_tiny(1)], store) == 1
-    assert Results(store).summary(cells).absence == "python-picard is not installed"
 
 
 def start(out):

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from elldict.datasets import make_bernoulli_gaussian
-from experiments.harness.store import DONE, FAILED, Record, Store, StoreError
+from experiments.harness.store import DONE, Record, Store, StoreError
 from experiments.reproduction.cells import DATA_REVISION, METHODS, make_cell
 from experiments.reproduction.tasks import run_cell
 
@@ -55,27 +55,6 @@ def test_store_with_an_invalid_line_names_it(path):
     path.write_text(record(cell()).line.decode() + "{}\n" + record(cell(1)).line.decode())
     with pytest.raises(StoreError, match=r"line 2 is not a stored result: KeyError\('cell'\). Remove the line"):
         Store(path)
-
-
-def test_store_with_two_lines_of_a_cell_keeps_the_later(path):
-    failed = Record(cell().identity, FAILED, {}, "why", {"seconds": 1.0, "machine": "m"})
-    path.write_bytes(failed.line + record(cell()).line)
-    assert Store(path).get(cell()).status == DONE
-
-
-def test_store_open_twice_for_writing_raises(path):
-    pytest.importorskip("fcntl")
-    with Store(path).writing(), pytest.raises(StoreError, match="another run is writing"), Store(path).writing():
-        pass
-
-
-def test_store_read_before_another_run_wrote_keeps_its_results(path):
-    late = Store(path)
-    fill(path, [record(cell(seed)) for seed in range(3)])
-    with late.writing():
-        late.add(record(cell(9)))
-        assert Record.parse(path.read_bytes().splitlines()[-1]) == record(cell(9))  # on disk when `add` returns
-    assert sorted(item.identity["seed"] for item in Store(path).records.values()) == [0, 1, 2, 9]
 
 
 def test_methods_of_elldict_give_the_results_of_their_revision():

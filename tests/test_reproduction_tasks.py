@@ -1,20 +1,20 @@
-"""Tasks of the reproduction: recovery, runs on the population, and digits from a few coefficients."""
+"""Tasks of the reproduction and its baselines: recovery, runs on the population, digits from a few coefficients."""
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
-from elldict.datasets import make_bernoulli_gaussian
-from elldict.metrics import recovery_error
-from elldict.solver.starts import draw_start
-from experiments.reproduction import images
+from experiments import peers
+from experiments.peers.manifolds import SmoothedL1
 from experiments.reproduction.cells import METHODS, make_cell
 from experiments.reproduction.figures.figure3 import Run, make_population_cell
-from experiments.reproduction.images import ImagesError, Source, Split, unpack
-from experiments.reproduction.tasks import compute_error, run_cell
+from experiments.reproduction.images import unpack
+from experiments.reproduction.tasks import run_cell
 
 TINY = {"n_features": 5, "n_samples": 800, "density": 0.3}
 
@@ -29,23 +29,14 @@ def test_method_on_a_tiny_dictionary_recovers_it(method):
     assert min(values["n_iter"], seconds) > 0
 
 
-def test_lp_method_is_algorithm_2_of_the_paper():
-    model = METHODS["lp"].make({}, {"p": 4}, 0)
-    assert (model.solver, model.refine, model.p, model.random_state) == ("power", None, 4, 0)
-
-
-def test_recovery_that_does_not_converge_stores_the_warning():
-    cell = make_cell("recovery", "lp", TINY | {"noise_std": 5.0}, 0, {"p": 3, "max_iter": 2})
-    assert "ConvergenceWarning" in run_cell(cell, {})[0]["warnings"]
-
-
-def test_error_equals_recovery_error_and_ignores_scale(rng):
-    _, dictionary, _ = make_bernoulli_gaussian(10, 6, density=0.3, random_state=0)
-    A = draw_start(6, 6, rng)
-    assert compute_error(A, dictionary) == pytest.approx(recovery_error(A, dictionary))
-    assert compute_error(3 * dictionary[::-1], dictionary) == pytest.approx(0, abs=1e-12)
-    with pytest.raises(ValueError, match="not finite"):
-        compute_error(np.full((6, 6), np.nan), dictionary)
+@pytest.mark.parametrize(
+    ("name", "module"), [("KSVD", "dictlearn"), ("TrustRegionL1", "pymanopt"), ("Picard", "picard")]
+)
+def test_baseline_without_its_library_names_it(name, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    options = {"n_nonzero_coefs": 2} if name == "KSVD" else {}
+    with pytest.raises(peers.MissingPackageError, match=r"is not installed: pip install -e '.\[reproduce,bench\]'"):
+        getattr(peers, name)(**options).fit(np.ones((50, 3)))
 
 
 @pytest.mark.parametrize("constraint", ["sphere", "orthogonal"])
@@ -58,6 +49,16 @@ def test_population_power_method_has_factor_theta_and_gradient_steps_are_slower(
     slow, _ = run_cell(make_population_cell("gradient", constraint, 8, 0.1, 0, step=0.25), {})
     assert fast["errors"][0] == slow["errors"][0]
     assert len(slow["errors"]) > 2 * len(fast["errors"])
+
+
+def test_smoothed_l1_derivatives_match_finite_differences(rng):
+    contrast = SmoothedL1(rng.standard_normal((50, 4)), mu=0.3)
+    q, v, h = rng.standard_normal(4), rng.standard_normal(4), 1e-5
+    slope = (contrast.value(q + h * v) - contrast.value(q - h * v)) / (2 * h)
+    assert contrast.gradient(q) @ v == pytest.approx(slope, rel=1e-6)
+    curvature = (contrast.gradient(q + h * v) - contrast.gradient(q - h * v)) / (2 * h)
+    np.testing.assert_allclose(contrast.hessian(q, v), curvature, rtol=1e-5, atol=1e-8)
+    assert SmoothedL1(np.array([[1e6]]), mu=0.01).value(np.array([1.0])) == pytest.approx(1e6)  # no overflow
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
@@ -81,46 +82,3 @@ def test_pca_with_more_coefficients_has_smaller_errors():
 )
 def test_digits_from_five_coefficients_have_a_small_error(method, options):
     assert 0 < rebuild_digits(method, **options)["error"] < 0.3
-
-
-def test_split_of_digits_shares_no_image():
-    split = Split.of({"source": "digits", "n_train": 1297, "n_test": 500}, None)
-    assert (len(split.train), len(split.test), split.train.max()) == (1297, 500, 1.0)
-    assert not {image.tobytes() for image in split.train} & {image.tobytes() for image in split.test}
-
-
-def write_mnist(path, names=images.NAMES[0], n=40):
-    rng = np.random.default_rng(0)
-    train, test = (rng.integers(0, 256, (k, 6, 6), dtype=np.uint8) for k in (n, 20))
-    np.savez(path, **dict(zip(names, (train, np.arange(n) % 10, test, np.arange(20) % 10), strict=True)))
-    return str(path)
-
-
-@pytest.mark.parametrize("names", images.NAMES)
-def test_file_of_images_with_either_names_is_read(tmp_path, names):
-    path = write_mnist(tmp_path / "mnist.npz", names)
-    source = Source.of(path)
-    assert (source.name, source.side, source.n_train, source.n_test) == ("mnist", 6, 40, 20)
-    assert source.fingerprint != Source.of(write_mnist(tmp_path / "other.npz", names, 41)).fingerprint
-    setting = {"source": "mnist", "fingerprint": source.fingerprint, "n_train": 30, "n_test": 20}
-    values, _ = run_cell(make_cell("images", "pca", setting, 0, {"center": True}), {"mnist": path})
-    assert 0 < values["error"] < 1
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "No such file"),
-        (b"no archive", "not a complete .npz file"),
-        (b"PK\x03\x04 and then nothing", "not a complete .npz file"),
-        ({"a": np.zeros(3)}, "holds a; expected train_images"),
-    ],
-)
-def test_file_without_images_raises(tmp_path, content, words):
-    path = tmp_path / "file.npz"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        np.savez(path, **content)
-    with pytest.raises(ImagesError, match=words):
-        Source.of(str(path))

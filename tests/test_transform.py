@@ -47,10 +47,10 @@ def test_spike_slab_score_is_the_derivative_of_the_log_density(scale):
 def test_spike_slab_fit_recovers_density_scale_and_noise(rng):
     density, scale = np.array([0.1, 0.3, 0.5]), np.array([1.0, 2.0, 0.7])
     Z = rng.standard_normal((60_000, 3)) * scale * (rng.random((60_000, 3)) < density)
-    found = fit_spike_slab(Z + 0.1 * rng.standard_normal(Z.shape))
-    assert_allclose(found.density, density, rtol=0.05)
+    found = fit_spike_slab(Z + 0.3 * rng.standard_normal(Z.shape))
+    assert_allclose(found.density, density, rtol=0.1)
     assert_allclose(found.scale, scale, rtol=0.03)
-    assert found.noise_std == pytest.approx(0.1, rel=0.02)
+    assert found.noise_std == pytest.approx(0.3, rel=0.02)
 
 
 def test_spike_slab_fit_of_exact_codes_has_no_noise(rng):
@@ -73,11 +73,6 @@ def test_spike_slab_fit_with_weights_is_that_of_repeated_codes(rng):
     one, other = fit_spike_slab(Z, weights.astype(float)), fit_spike_slab(np.repeat(Z, weights, axis=0))
     assert_allclose(one.density, other.density, rtol=1e-9)
     assert_allclose(one.scale, other.scale, rtol=1e-9)
-
-
-def test_spike_slab_fit_of_zeros_is_finite():
-    found = fit_spike_slab(np.zeros((10, 2)))
-    assert_array_equal([found.density, found.scale], 0)
 
 
 # Posterior means
@@ -111,23 +106,6 @@ def test_posterior_mean_for_known_noise_lies_between_zero_and_the_code():
     assert np.all(np.abs(found) <= np.abs(z))
 
 
-@pytest.mark.filterwarnings("ignore::elldict.exceptions.NotIdentifiableWarning")  # noise of the size of the codes
-@pytest.mark.parametrize(("density", "noise"), [(0.3, 1.0), (0.2, 0.05), (0.1, 0.4), (0.3, 0.3)])
-def test_denoise_with_known_noise_has_nearly_the_smallest_error(density, noise):
-    X, dictionary, codes = make_bernoulli_gaussian(6000, 16, density=density, noise_std=noise, random_state=1)
-    Z = X @ dictionary.T
-    slab, spike = (np.exp(-0.5 * Z**2 / v) / np.sqrt(v) for v in (1 + noise**2, noise**2))
-    best = density * slab / (density * slab + (1 - density) * spike) * Z / (1 + noise**2)
-    found = LpDictionaryLearning(error_bars=False).fit(X).denoise(X, noise_std=noise)
-    smallest, error = np.mean((best - codes) ** 2), np.mean((found - codes @ dictionary) ** 2)
-    rotated = 1 + 3 * 15 * noise**2 / 6000  # at most: codes of the fitted atoms have a little more noise
-    assert smallest < error < 1.12 * rotated * smallest
-
-
-def test_noise_that_is_part_of_the_density_is_not_lowered():
-    assert_allclose(limit_noise(LAW, np.array([NOISE])), NOISE, rtol=1e-9)
-
-
 def test_posterior_mean_of_normalised_samples_has_less_error_than_codes(rng):
     """Codes of all sizes, with a common factor for each sample, and noise of one size."""
     m, median = 50, 25.0
@@ -154,12 +132,6 @@ def test_automatic_threshold_has_the_smallest_error_of_all(soft, rng):
     assert abs(found - min(errors, key=errors.get)) < 0.06
 
 
-def test_hard_threshold_is_where_the_posterior_mean_is_half_of_the_code():
-    t = find_thresholds(LAW, np.array([NOISE]), soft=False)
-    rule = Distribution(LAW).make_posterior_mean(np.array([NOISE]))
-    assert rule(t[None])[0, 0] == pytest.approx(t[0] / 2, rel=0.03)  # between points of a grid
-
-
 def test_thresholds_without_noise_are_zero():
     assert_array_equal(find_thresholds(LAW, np.zeros(1), soft=True), 0)
 
@@ -173,14 +145,15 @@ def test_transform_algorithms_make_sparse_codes():
     X = draw("noisy", 1000, 6)
     model = LpDictionaryLearning(error_bars=False).fit(X)
     linear = model.transform(X)
-    model.set_params(transform_algorithm="hard_threshold", transform_alpha=0.5)
-    assert_array_equal(model.transform(X), np.where(np.abs(linear) > 0.5, linear, 0))
-    model.set_params(transform_algorithm="threshold")
-    assert_allclose(model.transform(X), np.sign(linear) * np.maximum(np.abs(linear) - 0.5, 0))
-    model.set_params(transform_algorithm="top_k", transform_alpha=2)
-    assert np.all(np.sum(model.transform(X) != 0, axis=1) == 2)
-    model.set_params(transform_alpha=None)
-    assert np.all(np.sum(model.transform(X) != 0, axis=1) == 1)  # a tenth of six features, at least one
+
+    def compute(algorithm, alpha):
+        return model.set_params(transform_algorithm=algorithm, transform_alpha=alpha).transform(X)
+
+    assert_array_equal(compute("hard_threshold", 0.5), np.where(np.abs(linear) > 0.5, linear, 0))
+    assert_allclose(compute("threshold", 0.5), np.sign(linear) * np.maximum(np.abs(linear) - 0.5, 0))
+    assert np.all(np.sum(compute("top_k", 2) != 0, axis=1) == 2)
+    assert np.all(np.sum(compute("top_k", None) != 0, axis=1) == 1)  # a tenth of six features, at least one
+    assert_allclose(model.inverse_transform(compute("posterior", None)), model.denoise(X), atol=1e-12)
 
 
 @pytest.mark.parametrize("normalize", [None, "samples"])
@@ -241,16 +214,17 @@ def test_score_of_scaled_samples_differs_by_the_volume(options):
     X, _, _ = make_bernoulli_gaussian(3000, 5, density=0.3, noise_std=0.2, random_state=0)
     one, other = (LpDictionaryLearning(error_bars=False, **options).fit(c * X) for c in (1, 8))
     assert other.score(8 * X) == pytest.approx(one.score(X) - 5 * np.log(8), abs=1e-6)
+    assert_allclose(other.denoise(8 * X, noise_std=1.6), 8 * one.denoise(X, noise_std=0.2), atol=1e-6)
 
 
 def test_score_does_not_depend_on_the_unit_of_sources():
-    X = draw("laplace", 2000, 4) @ draw_atoms(4) + 3
+    X, weights = draw("laplace", 2000, 4) @ draw_atoms(4) + 3, np.full(2000, 2.0)
     for options in ({}, {"normalize": "samples"}):
-        one = LpICA(error_bars=False, **options).fit(X)
-        other = LpICA(error_bars=False, whiten="arbitrary-variance", **options).fit(X)
+        one = LpICA(error_bars=False, **options).fit(X, sample_weight=weights)
+        other = LpICA(error_bars=False, whiten="arbitrary-variance", **options).fit(X, sample_weight=weights)
         assert_allclose(one.score_samples(X), other.score_samples(X), rtol=1e-9)
         assert_allclose(one.denoise(X), other.denoise(X), rtol=1e-7, atol=1e-7)
-        assert_allclose(one.scale_, other.scale_ * np.sqrt(2000), rtol=1e-9)
+        assert_allclose(one.scale_, other.scale_ * np.sqrt(4000), rtol=1e-9)
 
 
 def test_weighted_score_is_the_weighted_mean(rng):
@@ -271,22 +245,19 @@ def test_score_of_fewer_components_is_that_of_their_projection(rng):
 # Denoising
 
 
-def test_denoised_samples_have_the_smallest_error_that_the_true_density_allows():
-    X, dictionary, codes = make_bernoulli_gaussian(20_000, 8, density=0.2, noise_std=0.3, random_state=0)
-    model = LpDictionaryLearning(error_bars=False).fit(X)
-    clean = codes @ dictionary
-    law = SpikeSlab(np.full(8, 0.2), np.ones(8), 0.3)
-    best = Distribution(law).make_posterior_mean(np.full(8, 0.3))(X @ dictionary.T) @ dictionary
-    least, linear = np.mean((best - clean) ** 2), np.mean((X - clean) ** 2)
-    for noise in (None, 0.3):
-        error = np.mean((model.denoise(X, noise_std=noise) - clean) ** 2)
-        assert least < error < least + 0.1 * (linear - least)
-
-
-def test_denoised_samples_are_the_posterior_codes_times_the_atoms(easy):
-    noisy = easy[0] + 0.1 * np.random.default_rng(0).standard_normal(easy[0].shape)
-    model = LpDictionaryLearning(error_bars=False, transform_algorithm="posterior").fit(noisy)
-    assert_allclose(model.denoise(noisy), model.inverse_transform(model.transform(noisy)), atol=1e-12)
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.NotIdentifiableWarning")  # noise of the size of the codes
+@pytest.mark.parametrize(("density", "noise"), [(0.3, 1.0), (0.2, 0.05), (0.1, 0.4), (0.3, 0.3)])
+def test_denoised_samples_have_nearly_the_smallest_error(density, noise):
+    X, dictionary, codes = make_bernoulli_gaussian(6000, 16, density=density, noise_std=noise, random_state=1)
+    Z, clean = X @ dictionary.T, codes @ dictionary
+    slab, spike = (np.exp(-0.5 * Z**2 / v) / np.sqrt(v) for v in (1 + noise**2, noise**2))
+    best = density * slab / (density * slab + (1 - density) * spike) * Z / (1 + noise**2)
+    model, smallest = LpDictionaryLearning(error_bars=False).fit(X), np.mean((best - codes) ** 2)
+    rotated = 1 + 3 * 15 * noise**2 / 6000  # at most: codes of the fitted atoms have a little more noise
+    assert smallest < np.mean((model.denoise(X, noise_std=noise) - clean) ** 2) < 1.12 * rotated * smallest
+    if noise == 0.3:  # it is estimated, too
+        error = np.mean((model.denoise(X) - clean) ** 2)
+        assert smallest < error < smallest + 0.1 * (noise**2 - smallest)  # of linear codes
 
 
 def test_exact_samples_are_not_changed_by_denoising(easy):
@@ -308,14 +279,12 @@ def test_codes_do_not_depend_on_blocks(dtype, monkeypatch):
     assert_allclose(model.score_samples(X), whole[1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["transform", "score_samples", "denoise"])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(("method", "bad"), [("transform", np.nan), ("score_samples", np.inf), ("denoise", np.nan)])
 def test_bad_entry_is_named(method, bad):
     X = draw("noisy", 40_000, 5)
-    model = LpICA(error_bars=False).fit(X)
+    model = LpICA(error_bars=False).fit(X[:2000])
     X[33_333, 2] = bad
-    found = "NaN" if np.isnan(bad) else "infinity"
-    with pytest.raises(ValueError, match=rf"contains {found} \(sample 33333, feature 2\)"):
+    with pytest.raises(ValueError, match=r"contains (NaN|infinity) \(sample 33333, feature 2\)"):
         getattr(model, method)(X)
 
 
