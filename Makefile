@@ -91,7 +91,7 @@ $(VENV)/.reproduce: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable '.[dask,files,mne,reproduce]' --group dev
 	@touch $(VENV)/.demo $(VENV)/.reproduce $(VENV)/.docs $(VENV)/.test
-	@touch $@
+	@$(BIN)/python -m pip list --format freeze >$@  # tests import nothing else at their top
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable '.[demo]' --group test
