@@ -6,7 +6,7 @@ import pytest
 from sklearn.decomposition import PCA, FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from elldict import LpDictionaryLearning, LpICA, halves, replication
+from elldict import LpDictionaryLearning, LpICA, halves, plot, replication
 from elldict.checkpoint import CheckpointError
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.halves import Components, divide
@@ -98,7 +98,7 @@ def test_best_of_a_path_is_the_number_of_sources():
     assert title == "Stability of components: 3 random pairs of halves, blocks of 48 samples at a time"
     assert last.split()[:4] == ["6", "6", "of", "6"]
     assert last.endswith("<- most stable components")
-    ax = found.plot(threshold=0.7)
+    ax = plot.stability(found, threshold=0.7)
     heights = np.concatenate([dots.get_offsets()[:, 1] for dots in ax.collections])
     np.testing.assert_allclose(np.sort(heights), np.sort(np.concatenate(found.values)))
     assert ax.get_title(loc="left") == f"At most {max(found.count_stable(0.7))} components are stable"
