@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent
 LAYERS = [  # a module imports from its own layer and from those before it
     {"exceptions", "datasets", "metrics", "theory", "samples", "gpu", "atomic", "archive", "blas"},
     {"solver", "corruption"},
-    {"atoms", "errors", "warnings", "result"},
+    {"atoms", "errors", "warnings", "entries", "result"},
     {"fit"},
     {"history", "validation"},
     {"denoising", "progress", "checkpoint"},
@@ -29,13 +29,13 @@ LAYERS = [  # a module imports from its own layer and from those before it
     {"replication"},
     {"cli", "__main__", "__init__"},
 ]
-CORE = ("samples", "solver", "errors", "atoms.py", "fit.py", "result.py", "warnings.py")
+CORE = ("samples", "solver", "errors", "atoms.py", "fit.py", "result.py", "warnings.py", "entries.py")
 ESTIMATORS = ["dictionary_learning", "estimator", "fitted", "ica", "validation", "transform"]
 FILES = [ROOT / "samples" / f"{name}.py" for name in ("files", "formats", "open", "output", "tables")]
 """What no fit of an array enters; opened with it, because estimators accept names of files."""
 
-MOST_LINES = {"core": 3460, "files": 1040, "cli": 622, "estimators": 1800, "gpu": 310, "native": 500, "file": 400}
-MOST_CONSTANTS = 90
+MOST_LINES = {"core": 3644, "files": 1040, "cli": 622, "estimators": 1800, "gpu": 310, "native": 500, "file": 400}
+MOST_CONSTANTS = 98
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 
 

@@ -169,6 +169,7 @@ def test_density_and_scale_are_those_of_each_atom():
 
 
 @pytest.mark.filterwarnings("ignore::elldict.exceptions.CorruptedEntriesWarning")
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.SuspiciousFeaturesWarning")
 def test_rounded_samples_are_not_fitted_worse():
     """Fault 35: entries of coarsely rounded samples look corrupted."""
     X, dictionary, _ = make(size=0.0)

@@ -88,6 +88,7 @@ def test_fault_50_samples_of_extreme_size_have_a_score(scale, X):
 
 @pytest.mark.parametrize("options", [{"refine": None}, POWER], ids=["auto", "power"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.DependentComponentsWarning")  # mixtures have larger norms
 def test_fault_03_large_p_does_not_overflow(options, X):
     with np.errstate(over="raise", invalid="raise"):
         model = fit(LpDictionaryLearning, X, p=60, **options)

@@ -512,7 +512,10 @@ def test_fit_of_drawn_order_uses_all_samples(kind, weighted, monkeypatch):
     sorted_all = fit(samples, Options(error_bars=False))
     monkeypatch.setattr(order_module, "MOST_SORTED", 2500)
     drawn = fit(samples, Options(error_bars=False))
-    few = fit(ArraySamples(samples.X[order_module.draw_positions(len(codes))]), Options(error_bars=False))
+    few = fit(
+        ArraySamples(samples.X[order_module.draw_positions(len(codes), order_module.MOST_SORTED)]),
+        Options(error_bars=False),
+    )
     error, expected, of_few = (recovery_error(found.unmixing, A) for found in (drawn, sorted_all, few))
     assert error < max(1.3 * expected, 1e-12)
     assert kind == "sparse" or error < of_few / 2
@@ -520,14 +523,13 @@ def test_fit_of_drawn_order_uses_all_samples(kind, weighted, monkeypatch):
     np.testing.assert_allclose(drawn.objective, sorted_all.objective, rtol=1e-2)
 
 
-def test_draw_positions_spread_evenly_over_all_samples(monkeypatch):
-    monkeypatch.setattr(order_module, "MOST_SORTED", 100)
-    positions = order_module.draw_positions(1234)
+def test_draw_positions_spread_evenly_over_all_samples():
+    positions = order_module.draw_positions(1234, 100)
     assert len(positions) == 100
     assert np.all(np.diff(positions) > 0)
     starts = np.arange(101) * 1234 // 100
     assert np.all((starts[:-1] <= positions) & (positions < starts[1:]))
-    np.testing.assert_array_equal(positions, order_module.draw_positions(1234))
+    np.testing.assert_array_equal(positions, order_module.draw_positions(1234, 100))
 
 
 def test_fit_of_drawn_order_leaves_out_zeros_as_that_of_all_samples_does(monkeypatch):

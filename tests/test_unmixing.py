@@ -13,7 +13,7 @@ from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_EIGENVALUE, Shears, evaluate_shears
 from elldict.solver.steps import shear
 from elldict.theory import bernoulli_gaussian_information, cramer_rao_bound, crosstalk_bound
-from elldict.warnings import list_components
+from elldict.warnings import list_numbers
 from tests.fits import draw, make_subset, measure_errors, run
 
 SLAB, NOISE = 0.3, 0.4
@@ -316,7 +316,7 @@ def test_whitened_fit_of_gaussian_sources_names_all_of_them(n, r):
     X, _ = mix("gauss", r, n)
     (finding,) = run(X, **WHITE).findings
     assert finding.category is NotIdentifiableWarning
-    named = list_components(np.arange(n))
+    named = list_numbers(np.arange(n))
     assert named in finding.message
 
 

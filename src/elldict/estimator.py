@@ -181,7 +181,9 @@ class LpEstimator(FittedModel):
             self._keep(result, X, samples, int(X.shape[0]))
             self.__dict__.pop("_stream", None)
         self.history_ = tuple(recorder.history)
-        return [*findings, *result.findings]
+        found = [*findings, *result.findings]
+        names = getattr(self, "feature_names_in_", None)
+        return found if names is None else [finding.add_names(names) for finding in found]
 
     def _make_options(self, n_components: int | None, *, has_groups: bool) -> Options:
         """Make the options of a fit from the parameters."""

@@ -9,6 +9,7 @@ __all__ = [
     "ConvertedFileWarning",
     "CorruptedEntriesWarning",
     "DataChangedWarning",
+    "DependentComponentsWarning",
     "NoCheckpointWarning",
     "NotIdentifiableWarning",
     "NotLinearWarning",
@@ -17,6 +18,7 @@ __all__ = [
     "SamplesChangedError",
     "SamplesFileError",
     "SmallerTilesWarning",
+    "SuspiciousFeaturesWarning",
 ]
 
 
@@ -42,6 +44,10 @@ class CorruptedEntriesWarning(UserWarning):
 
 class DataChangedWarning(UserWarning):
     """The dictionary is not the same for all samples: it drifts, or changes within a stream."""
+
+
+class DependentComponentsWarning(UserWarning):
+    """Some components depend strongly on each other, although a fit assumes independent ones."""
 
 
 class NoCheckpointWarning(UserWarning):
@@ -81,6 +87,10 @@ class SamplesChangedError(SamplesFileError):
 
 class SmallerTilesWarning(UserWarning):
     """A GPU ran out of memory, and smaller blocks of samples are used."""
+
+
+class SuspiciousFeaturesWarning(UserWarning):
+    """Features are rounded, constant in a part of the samples, or on very different scales."""
 
 
 def find_stack_level() -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elldict.atoms import Estimate, Options, find_atoms, find_stride
+from elldict.entries import check_entries, check_features, draw_samples
 from elldict.errors.exact import find_exact
 from elldict.errors.splits import estimate_errors, list_splits
 from elldict.result import Result, order_and_sign
@@ -22,7 +23,7 @@ from elldict.samples.statistics import EqualSamplesError
 from elldict.samples.subsample import Codes, gather_all
 from elldict.solver.climb import NO_JOURNAL, Journal, Observer, Reason
 from elldict.solver.density import Density
-from elldict.warnings import check_components, check_entries, check_samples, find_gaussian
+from elldict.warnings import check_components, check_dependence, check_samples, find_gaussian
 
 ROUNDING = 1e-15  # error reported for an exact atom
 
@@ -112,6 +113,12 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     corruption = estimate.corruption
     if corruption is None and estimate.model is None:
         findings += check_entries(estimate.white, whitening, estimate.order, state, options.refine)
+    drawn = draw_samples(estimate.samples)
+    findings += check_features(drawn / estimate.statistics.largest)
+    if corruption is None and state.reason not in (Reason.STOPPED, Reason.TOO_FEW, Reason.MAX_ITER):
+        white, model = whitening.apply(drawn), estimate.model
+        is_small = np.vecdot(white, white) <= (0 if estimate.order is None else estimate.order.least)
+        findings += check_dependence((white if model is None else model.apply(white)) @ state.A[order].T, is_small)
     if errors is None:
         errors = np.where(exact, ROUNDING, np.nan)
     density = density.arrange(order, signs)

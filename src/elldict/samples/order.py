@@ -117,7 +117,7 @@ def measure_fourth(samples: Samples, index: Index, largest: Index) -> Array:
 def find_order(samples: Samples) -> Order:
     """Sort samples by norm, and by fourth moments where norms are equal."""
     if samples.shape[0] > MOST_SORTED:
-        drawn = draw_positions(samples.shape[0])
+        drawn = draw_positions(samples.shape[0], MOST_SORTED)
         order = find_order(SelectedSamples(samples, drawn, None if samples.weights is None else samples.weights[drawn]))
         return replace(order, index=drawn[order.index], is_drawn=True)
     squares = map_rows(samples, lambda rows: np.vecdot(rows, rows))
@@ -140,9 +140,9 @@ def find_order(samples: Samples) -> Order:
     return Order(index, squares, np.cumsum(np.r_[0, distinct]), weights, least)
 
 
-def draw_positions(n_samples: int) -> Index:
+def draw_positions(n_samples: int, n_drawn: int) -> Index:
     """Draw one position at random from each of equally long stretches of samples, always the same ones."""
-    starts = np.arange(MOST_SORTED + 1) * n_samples // MOST_SORTED
+    starts = np.arange(n_drawn + 1) * n_samples // n_drawn
     return np.random.default_rng(0).integers(starts[:-1], starts[1:])
 
 
