@@ -50,7 +50,7 @@ def check_features(rows: Array) -> Iterator[Finding]:
     for j in np.flatnonzero(is_rounded):  # unless most entries are zero and the others are distinct
         counts = np.unique(rows[:, j], return_counts=True)[1]
         is_rounded[j] = np.sum(counts) - np.max(counts) >= 2 * (len(counts) - 1)
-    if np.any(is_rounded):
+    if 2 * np.sum(is_rounded) >= np.sum(n_values > 1) > 0:  # components of other features average few rounded ones
         rounded = np.flatnonzero(is_rounded)
         yield Finding(
             SuspiciousFeaturesWarning,
@@ -85,13 +85,15 @@ def measure_repeated(rows: Array) -> tuple[Array, Array]:
 
     The first result (n,) is for values that are the largest or smallest in up to half of the samples. The second one is
     for any value, if it is more than twice as frequent as in other features: many features of sparse samples are zero.
+    Counts and other features of few values, or that hardly vary, are left out.
     """
     b, n = rows.shape
     ends, most, least = np.zeros(n), np.zeros(n), np.full(n, np.inf)
     for j in range(n):
         counts = np.unique(rows[:, j], return_counts=True)[1]
         ends[j], most[j] = max(counts[0], counts[-1]), np.max(counts)
-        if len(counts) > 3:  # both ends and one other value may repeat
+        n_others = b - most[j]  # samples with other values: of continuous features, these are all different
+        if len(counts) > max(3, n_others / FEW_VALUES) and n_others > b / 10:  # both ends and one other may repeat
             least[j] = max(OFTEN * b, MUCH_MORE_OFTEN * np.sort(counts)[-4])
     is_clipped = (ends >= least) & (ends <= b / 2)
     is_constant = (most - 2 * np.median(most) >= least) & ~is_clipped
