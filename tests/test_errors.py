@@ -1,9 +1,11 @@
 """Estimated errors: replication on parts of the samples, and exact recovery."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from elldict.atoms import Options
 from elldict.errors.exact import find_exact
@@ -11,6 +13,7 @@ from elldict.errors.splits import (
     BLOCKS,
     MANY,
     MIN_PER_COMPONENT,
+    convert_difference,
     estimate_errors,
     list_splits,
     match,
@@ -150,6 +153,29 @@ def test_match_finds_the_partner_of_each_column_one_to_one():
     close = np.array([[1.0, 1.0], [0.0, 0.1]])
     found = match(close, np.array([[1.0, 0.0], [0.0, 1.0]]))
     np.testing.assert_array_equal(found, np.eye(2))
+
+
+# --- real samples, with several maxima --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [10, 18, 20, 22])
+def test_fit_of_digits_states_at_least_a_third_of_what_fits_to_fresh_halves_differ_by(k):
+    """The likelihood has several maxima. Fits to parts that start from the atoms of all samples do not see this."""
+    X = load_digits().data
+    U, _, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    X = np.ascontiguousarray(U[:, :k])  # white: columns are not similar because a few directions have most variance
+    options = Options(whiten=True, center=True)
+    result, differences = fit(ArraySamples(X), options), []
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(X))
+        halves = [
+            fit(ArraySamples(X[index]), replace(options, error_bars=False)).mixing for index in np.array_split(order, 2)
+        ]
+        one, other = (match(result.mixing, half) for half in halves)
+        differences.append(1 - np.sum(one * other, axis=0) ** 4)
+    fresh = np.mean(convert_difference(np.mean(differences, axis=0), 2))
+    assert fresh > 0.1  # far above the sampling error of a single maximum
+    assert np.mean(result.component_errors) > fresh / 3
 
 
 # --- exact recovery ---------------------------------------------------------------------------------------------------
