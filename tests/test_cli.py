@@ -137,7 +137,7 @@ def test_score_and_report_are_those_of_the_library(ask, samples, fitted):
     assert json.loads(ask("score", "model.npz", "x.csv", "--json").out)["log_likelihood"] == pytest.approx(expected)
     assert f"{expected:.6g} nats per sample" in ask("score", "model.npz", "x.csv").out
     assert ask("report", "model.npz", "x.csv", "-o", "page.html").code == 0
-    assert "600 samples" in Path("page.html").read_text("utf-8")
+    assert "All 600 samples." in Path("page.html").read_text("utf-8")
 
 
 def test_export_writes_names_that_are_not_formulas(ask, fitted):

@@ -158,14 +158,16 @@ def test_other_samples_keep_the_components_of_the_l_p_norm(law):
 
 
 @pytest.mark.filterwarnings("ignore::elldict.exceptions.NotWhiteWarning")
-def test_density_and_scale_are_those_of_each_atom():
-    _, dictionary, codes = make_bernoulli_gaussian(6000, N, density=0.2, random_state=0)
-    scales, rng = np.linspace(1, 2, N), np.random.default_rng(1)
-    errors = rng.choice([-1.0, 1.0], (6000, N)) * (rng.random((6000, N)) < RATE)
-    found = fit_corrupted(codes * scales @ dictionary + errors, error_bars=False)
-    # 6 standard errors of a root mean square of 1200 codes
+def test_density_and_scale_are_those_of_each_atom(rng):
+    r, dictionary, densities = 6000, draw_atoms(N), np.linspace(0.1, 0.3, N)
+    scales = 0.4 / np.sqrt(densities) * np.tile([1, 1.2], N // 2)  # variances are in another order
+    codes = rng.standard_normal((r, N)) * (rng.random((r, N)) < densities) * scales
+    errors = rng.choice([-1.0, 1.0], (r, N)) * (rng.random((r, N)) < RATE)
+    found = fit_corrupted(codes @ dictionary + errors, error_bars=False)
     own = np.argmax(np.abs(found.components_ @ dictionary.T), axis=1)
-    np.testing.assert_allclose(found.scale_, scales[own], rtol=6 / np.sqrt(2 * 1200))
+    # 5 standard errors of the fraction and of the root mean square of 600 codes or more
+    np.testing.assert_allclose(found.density_, densities[own], rtol=5 / np.sqrt(600))
+    np.testing.assert_allclose(found.scale_, scales[own], rtol=5 / np.sqrt(2 * 600))
 
 
 @pytest.mark.filterwarnings("ignore::elldict.exceptions.CorruptedEntriesWarning")
