@@ -206,6 +206,7 @@ def test_samples_do_not_leave_the_device(solver, device, monkeypatch):
     model = LpICA(solver=solver, error_bars=False, random_state=0)
     monkeypatch.setattr("elldict.transform.MOST_CODES", 100)  # of which density_ is estimated
     monkeypatch.setattr("elldict.transform.FEWEST_SAMPLES", 100)
+    monkeypatch.setattr("elldict.entries.CHECKED", 100)  # samples for warnings
     model.fit(open_samples(X, device="cpu"))
     assert model.converged_
 

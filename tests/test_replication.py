@@ -229,6 +229,7 @@ def interrupt(monkeypatch, n_fits):
     monkeypatch.setattr(replication, "fit_part", count)
 
 
+@pytest.mark.filterwarnings("ignore::elldict.exceptions.DependentComponentsWarning")  # three axes mix more sources
 @pytest.mark.parametrize("seed", [0, None])
 def test_interrupted_run_is_resumed_with_the_same_bits(sparse, tmp_path, monkeypatch, seed):
     model = LpICA(solver="power")  # starts at random

@@ -136,6 +136,14 @@ def test_fault_55_features_on_different_scales_are_warned_of():
         assert "SuspiciousFeaturesWarning" not in fit(X, **options)
 
 
+def test_check_features_few_rounded_ones_pass_if_components_are_fewer():
+    rows = mix(draw("laplace", 1000, N))
+    rows[:, 0] = np.round(rows[:, 0] / np.std(rows[:, 0]) / 2)
+    assert find_categories(rows) == [exceptions.SuspiciousFeaturesWarning]
+    assert not list(check_features(rows, is_reduced=True))
+    assert list(check_features(np.round(rows / np.std(rows, axis=0) / 2), is_reduced=True))
+
+
 def test_check_features_names_columns_of_a_data_frame():
     X = mix(draw("laplace", R, N))
     X[: R // 3, 1] = 7

@@ -20,6 +20,10 @@ continuous sources had errors of up to 0.9 that were stated as zero; with 13 or 
 OFTEN, MUCH_MORE_OFTEN = 0.01, 10.0
 """Fraction of samples, and ratio to how often other values occur, from which a value of a feature is said to repeat."""
 
+PART = 0.25
+"""Fraction of samples up to which values may be clipped, and from which a feature varies that is off in others. Beyond
+it are zeros of values that are never negative, as of pixels and counts, and rare events."""
+
 HEAVIER, LEAST_HEAVIER = 0.3, 0.1
 """Excess kurtosis of features beyond that of other directions, relative and absolute, from which entries may be
 corrupted; a tenth of them, by one standard deviation of a nonzero code, adds 0.4. Codes have to leave as much of it."""
@@ -43,14 +47,17 @@ def draw_samples(samples: Samples) -> Array:
     return np.asarray(samples.take(draw_positions(r, CHECKED) if r > CHECKED else np.arange(r)))
 
 
-def check_features(rows: Array) -> Iterator[Finding]:
-    """Check whether features of samples (b, n) are rounded, clipped, or constant in a part of the samples."""
+def check_features(rows: Array, *, is_reduced: bool = False) -> Iterator[Finding]:
+    """Check whether features of samples (b, n) are rounded, clipped, or constant in a part of the samples.
+
+    Fewer components than directions are averages over many features, to which a few rounded ones do little.
+    """
     n_values = 1 + np.count_nonzero(np.diff(np.sort(rows, axis=0), axis=0), axis=0)
     is_rounded = (n_values > 1) & (n_values <= min(FEW_VALUES, len(rows) / FEW_VALUES))  # of few rows, any has few
     for j in np.flatnonzero(is_rounded):  # unless most entries are zero and the others are distinct
         counts = np.unique(rows[:, j], return_counts=True)[1]
         is_rounded[j] = np.sum(counts) - np.max(counts) >= 2 * (len(counts) - 1)
-    if 2 * np.sum(is_rounded) >= np.sum(n_values > 1) > 0:  # components of other features average few rounded ones
+    if np.sum(is_rounded) > (len(is_rounded) / 2 if is_reduced else 0):
         rounded = np.flatnonzero(is_rounded)
         yield Finding(
             SuspiciousFeaturesWarning,
@@ -83,20 +90,20 @@ def check_features(rows: Array) -> Iterator[Finding]:
 def measure_repeated(rows: Array) -> tuple[Array, Array]:
     """Measure in which fraction of samples (b, n) each feature has a value that repeats much more often than others.
 
-    The first result (n,) is for values that are the largest or smallest in up to half of the samples. The second one is
-    for any value, if it is more than twice as frequent as in other features: many features of sparse samples are zero.
-    Counts and other features of few values, or that hardly vary, are left out.
+    The first result (n,) is for the largest or smallest value, if it may be due to clipping. The second one is for any
+    value, if it is more than twice as frequent as in other features: many features of sparse samples are zero. Counts,
+    and other features of few values, are left out.
     """
     b, n = rows.shape
     ends, most, least = np.zeros(n), np.zeros(n), np.full(n, np.inf)
     for j in range(n):
         counts = np.unique(rows[:, j], return_counts=True)[1]
         ends[j], most[j] = max(counts[0], counts[-1]), np.max(counts)
-        n_others = b - most[j]  # samples with other values: of continuous features, these are all different
-        if len(counts) > max(3, n_others / FEW_VALUES) and n_others > b / 10:  # both ends and one other may repeat
+        n_others = b - most[j]  # samples with other values: those of continuous features are all different
+        if len(counts) > max(3, n_others / FEW_VALUES):  # both ends and one other value may repeat
             least[j] = max(OFTEN * b, MUCH_MORE_OFTEN * np.sort(counts)[-4])
-    is_clipped = (ends >= least) & (ends <= b / 2)
-    is_constant = (most - 2 * np.median(most) >= least) & ~is_clipped
+    is_clipped = (ends >= least) & (ends <= PART * b)
+    is_constant = (most - 2 * np.median(most) >= least) & (most <= (1 - PART) * b) & ~is_clipped
     return np.where(is_clipped, ends, 0) / b, np.where(is_constant, most, 0) / b
 
 

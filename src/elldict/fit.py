@@ -114,7 +114,8 @@ def make_result(estimate: Estimate, options: Options, exact: Mask, errors: Array
     if corruption is None and estimate.model is None:
         findings += check_entries(estimate.white, whitening, estimate.order, state, options.refine)
     drawn = draw_samples(estimate.samples)
-    findings += check_features(drawn / estimate.statistics.largest)
+    is_reduced = len(whitening.to_white) < whitening.rank
+    findings += check_features(drawn / estimate.statistics.largest, is_reduced=is_reduced)
     if corruption is None and state.reason not in (Reason.STOPPED, Reason.TOO_FEW, Reason.MAX_ITER):
         white, model = whitening.apply(drawn), estimate.model
         is_small = np.vecdot(white, white) <= (0 if estimate.order is None else estimate.order.least)
