@@ -34,7 +34,7 @@ ESTIMATORS = ["dictionary_learning", "estimator", "fitted", "ica", "validation",
 FILES = [ROOT / "samples" / f"{name}.py" for name in ("files", "formats", "open", "output", "tables")]
 """What no fit of an array enters; opened with it, because estimators accept names of files."""
 
-MOST_LINES = {"core": 3652, "files": 1040, "cli": 622, "estimators": 1800, "gpu": 310, "native": 500, "file": 400}
+MOST_LINES = {"core": 3654, "files": 1040, "cli": 622, "estimators": 1800, "gpu": 310, "native": 500, "file": 400}
 MOST_CONSTANTS = 99
 """Tuning constants of the core: names in capitals of numbers, at the top of a module."""
 
