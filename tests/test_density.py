@@ -46,59 +46,35 @@ def find_edges(grid):
     return np.r_[-right[:0:-1], right]
 
 
-def terms_of_each(density, z):
-    """Log-densities of single numbers under the first density."""
-    return density.log_density(np.repeat(z[:, None], len(density.std), axis=1))[:, 0]
-
-
-# --- the grid ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n_widths", [13, 40])
-def test_make_grid_components_are_densities(n_widths):
+def test_make_grid_bins_resolve_the_components_about_zero(n_widths):
     grid = make_grid(n_widths)
-    mass = grid.q[0] @ np.diff(find_edges(grid))
-    # all of N(0, 8^2) beyond 60 is left out: 7e-14. In a bin h, the midpoint rule is off by h^3 q'' / 24, q'' at some
-    # place of the bin: this is added up without signs, and doubled because q'' changes. Bins h at x are at least
-    # (|x| + unit) / 16 wide, and at most twice that: next to the pair at 1.8, two and a half of its widths of .1
-    bound = 2 * np.sum(np.abs(grid.q[2]) * np.diff(find_edges(grid)) ** 3, axis=1) / 24
-    assert np.all(np.abs(mass - 1) < bound)
-    assert np.median(bound) < 0.01
-    # about zero, with signs: h^2 = (|x| + unit)^2 / 128 on average, so that the integral of h^2 q'' / 24 is that of its
-    # second derivative, 1 / 64, times q / 24, 6.5e-4; and of the jump of its slope at zero by unit / 32, with a width
-    # of two units, 2.6e-4 at most
-    np.testing.assert_allclose(mass[:n_widths], 1, atol=1e-3)
-
-
-def describe_component(grid, k):
-    """Mean and width of component k of a grid, and whether it is symmetric: about zero, then pairs, then sides."""
-    if k < grid.n_widths:
-        return 0.0, WIDEST * RATIO**-k, True
-    k -= grid.n_widths
-    if k < 18:  # means .2, .4, ... 1.8 change fastest; widths .1, .3
-        return 0.2 * (k % 9 + 1), (0.1, 0.3)[k // 9], True
-    mean = np.r_[2.0 ** np.arange(-2, 3), -(2.0 ** np.arange(-2, 3))][k - 18]  # 1/4, 1/2, ... 4 and their negatives
-    return mean, 0.7 * abs(mean), False
+    # bins are h^2 = (|x| + unit)^2 / 128 wide on average, so that the integral of h^2 q'' / 24 is that of its second
+    # derivative, 1 / 64, times q / 24, 6.5e-4; and of the jump of its slope at zero by unit / 32, with a width of two
+    # units, 2.6e-4 at most
+    np.testing.assert_allclose((grid.q[0] @ np.diff(find_edges(grid)))[:n_widths], 1, atol=1e-3)
 
 
 def evaluate_component(grid, k, x):
-    """Component k of a grid, from its definition."""
-    mean, width, is_symmetric = describe_component(grid, k)
-    right = norm.pdf(np.asarray(x, dtype=float), mean, width)
-    return (right + norm.pdf(np.asarray(x, dtype=float), -mean, width)) / 2 if is_symmetric else right
+    """Component k of a grid, from its definition: those about zero, then pairs, then sides."""
+    if k < grid.n_widths:
+        return norm.pdf(x, 0, WIDEST * RATIO**-k)
+    k -= grid.n_widths
+    if k < 18:  # means .2, .4, ... 1.8 change fastest; widths .1, .3
+        mean, width = 0.2 * (k % 9 + 1), (0.1, 0.3)[k // 9]
+        return (norm.pdf(x, mean, width) + norm.pdf(x, -mean, width)) / 2
+    mean = np.r_[2.0 ** np.arange(-2, 3), -(2.0 ** np.arange(-2, 3))][k - 18]  # 1/4, 1/2, ... 4 and their negatives
+    return norm.pdf(x, mean, 0.7 * abs(mean))
 
 
 # --- expectation maximisation -----------------------------------------------------------------------------------------
 
 
-def make_problem(K=6, B=40, m=3, seed=0):
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(K), m), rng.poisson(5.0, (m, B)).astype(float), rng.exponential(size=(K, B))
-
-
 def test_fit_weights_of_many_components_satisfies_the_conditions_of_a_maximum():
     # convex: the gain by any component is at most 1, and 1 where its weight is positive
-    weights, counts, q = make_problem()
+    rng, K, B, m = np.random.default_rng(0), 6, 40, 3
+    weights, counts, q = rng.dirichlet(np.ones(K), m), rng.poisson(5.0, (m, B)), rng.exponential(size=(K, B))
+    counts = counts.astype(float)
     fitted = fit_weights(weights, counts, q, 20_000)
     gain = (counts / (fitted @ q)) @ q.T / counts.sum(axis=1, keepdims=True)
     assert np.max(gain) < 1 + 1e-4
@@ -151,7 +127,7 @@ def test_density_terms_are_derivatives_of_the_log_likelihood(law):
     z = centre + 0.01 * np.abs(centre)  # off centre, within the bin
     h = 1e-4 * np.abs(centre)
     terms = density.terms(z[:, None], second=True)
-    up, here, down = (terms_of_each(density, each) for each in (z + h, z, z - h))
+    up, here, down = (density.log_density(each[:, None])[:, 0] for each in (z + h, z, z - h))
     np.testing.assert_allclose(terms.value, here.sum(), rtol=1e-10)
     np.testing.assert_allclose(density.score(z[:, None]), terms.g, rtol=1e-10)
     np.testing.assert_allclose(terms.g[:, 0], (up - down) / (2 * h), rtol=1e-4, atol=1e-4)
@@ -180,35 +156,25 @@ def test_density_negentropy_tells_codes_close_to_gaussian_ones_from_these():
 
 @pytest.mark.parametrize("law", ["laplace", "gauss", "uniform", "exponential"])
 def test_density_family_has_offsets_for_flat_and_skewed_codes_only(law):
-    density = fit(draw(law, 4000, 6))
+    Z = draw(law, 4000, 6)
+    density = fit(Z)
     np.testing.assert_array_equal(density.has_offsets, law in ("uniform", "exponential"))
     assert not density.has_changed
+    # a family stays, for codes of any kind, until it is to be chosen anew
+    again = density.refit(encode(draw("gauss", 4000, 6)))
+    np.testing.assert_array_equal(again.has_offsets, density.has_offsets)
+    assert not np.any(Density.begin(6).refit(encode(Z)).has_offsets)
 
 
 def test_density_rich_family_is_kept_while_it_gains():
     # chance wins by two standard errors are rare: 60 uniform samples rarely gain so much, but gain
     Z = draw("uniform", 90, 8)
     first = fit(Z)
-    assert not np.all(first.has_offsets)
     rich = module.replace(first, has_offsets=np.ones(8, dtype=bool)).refit(encode(Z), choose=True)
     assert np.sum(rich.has_offsets) > np.sum(first.has_offsets)
     gauss = draw("gauss", 4000, 8)
     kept = module.replace(fit(gauss), has_offsets=np.ones(8, dtype=bool)).refit(encode(gauss), choose=True)
     assert not np.any(kept.has_offsets)
-
-
-def test_density_families_are_chosen_when_they_are_to_be():
-    Z = np.c_[draw("uniform", 2000, 1), draw("gauss", 2000, 1)]
-    first = Density.begin(2).refit(encode(Z))
-    assert not np.any(first.has_offsets)
-    assert first.value == -math.inf
-    chosen = first.refit(encode(Z), choose=True)
-    np.testing.assert_array_equal(chosen.has_offsets, [True, False])
-    # what was chosen stays, for codes of any kind
-    again = chosen.refit(encode(Z[:, ::-1]))
-    np.testing.assert_array_equal(again.has_offsets, [True, False])
-    assert again.value == chosen.value
-    assert not np.array_equal(again.tables, chosen.tables)
 
 
 @pytest.mark.parametrize("blur", [0.03, 1e-3, 1e-6, 0.0])

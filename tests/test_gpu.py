@@ -16,8 +16,7 @@ from elldict.samples import files, subsample
 from elldict.samples import open as opening
 from elldict.samples.open import open_samples, open_source
 from elldict.samples.statistics import compute_statistics
-from elldict.solver import kernels
-from elldict.solver.kernels import count_bins, find_bins, look_up, power_moments
+from elldict.solver.kernels import count_bins, look_up, power_moments
 from tests.fits import assert_same_fit, draw, draw_atoms
 from tests.test_kernels import CENTRES, DTYPES, ROUNDING, TERMS, UNIT, draw_codes, draw_weights, in_numpy, make_tables
 
@@ -89,9 +88,9 @@ def forbid_transfer(patch, n_most):
     """Raise an error if more than so many numbers leave the device at once."""
     leave = gpu_array.DeviceArray.__array__
 
-    def check(self, dtype=None, copy=None):
+    def check(self, *arguments, **options):
         assert self.tensor.numel() <= n_most
-        return leave(self, dtype, copy)
+        return leave(self, *arguments, **options)
 
     patch.setattr(gpu_array.DeviceArray, "__array__", check)
 
@@ -135,12 +134,6 @@ def test_sums_on_a_device_are_those_of_numpy(weighted, dtype, device):
         assert type(found) is np.ndarray
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING[dtype] * np.max(expected))
-
-
-def test_bins_on_a_device_are_those_of_numpy(device):
-    Z = draw_codes(1000, 5)
-    for one, other in zip(find_bins(device.move(Z), UNIT, 200), find_bins(Z, UNIT, 200), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_histogram_on_a_device_does_not_depend_on_the_order_of_samples(device):
@@ -190,13 +183,6 @@ def test_fit_on_a_device_is_that_of_numpy(name, device):
     kind, law, arguments = CASES[name]
     X = draw_samples(law)
     assert_close(fit(kind, open_samples(X, device="cpu"), **arguments), fit(kind, X, **arguments))
-
-
-def test_fit_on_a_device_in_single_precision_is_close_to_that_of_numpy(device):
-    X = draw_samples("laplace").astype(np.float32)
-    model, other = fit(LpICA, open_samples(X, device="cpu")), fit(LpICA, X)
-    assert model.components_.dtype == np.float32
-    np.testing.assert_allclose(model.components_, other.components_, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("solver", ["auto", "power"])
@@ -252,9 +238,8 @@ def test_samples_without_weight_are_not_read_from_a_file(device, tmp_path, monke
 def test_other_methods_take_samples_on_a_device(device):
     X = draw_samples("noisy")
     model, samples = LpDictionaryLearning(error_bars=False).fit(X), open_samples(X, device="cpu")
-    for name in ("transform", "denoise", "score_samples"):
+    for name in ("transform", "denoise", "score_samples", "inverse_transform"):
         np.testing.assert_allclose(getattr(model, name)(samples), getattr(model, name)(X), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(model.inverse_transform(open_samples(X, device="cpu")), X @ model.components_, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "int32"])
@@ -345,8 +330,3 @@ def test_not_finite_entry_is_found_on_a_device(value, found, torch, monkeypatch)
     for method in (LpICA().fit, model.transform):
         with pytest.raises(ValueError, match=rf"contains {found} \(sample 17, feature 3\)"):
             method(torch.tensor(X))
-
-
-def test_compiled_kernels_are_not_called_on_a_device(device, monkeypatch):
-    monkeypatch.setattr(kernels, "COMPILED", object())  # without any function
-    TERMS["l_3"](device.move(draw_codes(10, 3)))

@@ -55,5 +55,5 @@ def test_rows_that_are_not_orthonormal_are_refused(shuffled):
 def test_shapes_that_do_not_fit_are_refused(pair):
     with pytest.raises(ValueError, match="Atoms are rows"):
         metrics.match_atoms(*pair)
-    with pytest.raises(ValueError, match="dictionary holds NaN"):
+    with pytest.raises(ValueError, match="dictionary contains NaN"):
         metrics.match_atoms(np.eye(3), np.full((3, 3), np.nan))

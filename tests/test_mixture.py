@@ -1,29 +1,23 @@
 """Weights of a mixture with fixed components: conditions of the maximum, and agreement with many rounds of EM."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from elldict.solver.density import get_grid
 from elldict.solver.kernels import count_bins, fit_weights
 from elldict.solver.mixture import TOLERANCE, maximize_likelihood
+from tests import fits
 
 LAWS = ["gauss", "laplace", "sparse", "noisy", "t3", "two spikes"]
 
 
 def draw(law, r=4000):
     rng = np.random.default_rng(0)
-    Z = rng.standard_normal(r)
-    if law == "laplace":
-        Z = rng.laplace(size=r)
-    elif law == "t3":
-        Z = rng.standard_t(3, size=r)
-    elif law in ("sparse", "noisy"):
-        Z = Z * (rng.random(r) < 0.3) + (0.6 if law == "noisy" else 0.0) * rng.standard_normal(r)
-    elif law == "two spikes":
-        Z = rng.choice([0.0, 3.0], r)
-    return Z[:, None] / np.sqrt(np.mean(Z * Z))
+    if law in fits.DRAW:
+        Z = fits.draw(law, r, 1)
+    else:
+        Z = rng.standard_t(3, (r, 1)) if law == "t3" else rng.choice([0.0, 3.0], (r, 1))
+    return Z / np.sqrt(np.mean(Z * Z))
 
 
 def count(law, n_widths=13):
@@ -33,8 +27,8 @@ def count(law, n_widths=13):
     return q, both[0]
 
 
-def fit(q, counts, begin=None):
-    return maximize_likelihood(np.full(len(q), 1 / len(q)) if begin is None else begin, counts, q)
+def fit(q, counts):
+    return maximize_likelihood(np.full(len(q), 1 / len(q)), counts, q)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -78,13 +72,12 @@ def test_maximize_likelihood_of_a_warm_start_agrees_with_a_cold_one():
     q, counts = count("noisy")
     cold = fit(q, counts)
     begin = cold + 1e-3
-    warm = fit(q, counts, begin / np.sum(begin))
+    warm = maximize_likelihood(begin / np.sum(begin), counts, q)
     assert abs(counts @ np.log((warm @ q) / (cold @ q))) < 2 * TOLERANCE * np.sum(counts)
 
 
 def test_maximize_likelihood_writes_to_none_of_its_inputs():
     q, counts = count("sparse")
-    begin = np.full(len(q), 1 / len(q))
-    for array in (q, counts, begin):
+    for array in (q, counts, begin := np.full(len(q), 1 / len(q))):
         array.setflags(write=False)
-    fit(q, counts, begin)
+    maximize_likelihood(begin, counts, q)

