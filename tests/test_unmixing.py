@@ -221,6 +221,14 @@ def test_whitened_fit_is_more_accurate_than_the_best_rotation(law):
     assert errors[0] < 0.8 * errors[1]
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("options", [{}, {"orthogonal": True}], ids=str)
+def test_whitened_fit_of_skewed_sources_separates_all_of_them(seed, options):
+    """FastICA has errors of about 0.01; those of two sources that are mixed equally would be 0.75 in two of five."""
+    X, mixing = mix("exponential", 1500, 5, seed)
+    assert np.max(measure_errors(mixing, run(X, **WHITE, **options).mixing)) < 0.05
+
+
 @pytest.mark.parametrize("law", ["laplace", "gauss"])
 def test_whitened_fit_of_codes_close_to_gaussian_is_about_as_accurate(law):
     X, mixing = mix(law, 3000, 6)

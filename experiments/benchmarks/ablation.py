@@ -68,7 +68,6 @@ WITHOUT: dict[str, tuple[str, list[Change]]] = {
     "shortened steps": ("steps that lower the value are kept", [(steps, "MAX_SHORTER", 0)]),
     "memory of steps": ("curvatures of pairs only", [(steps, "LEAST_PRODUCT", 2.0)]),
     "pooled weights": ("initial weights of each code are equal", [(density.Density, "_pool", weigh_equally)]),
-    "early choice of l_1": ("all pilots are always tried", [(select, "PEAKED", np.inf)]),
 }
 """Parts of the fit, with a description of the fit without each, and what is replaced."""
 

@@ -15,7 +15,6 @@ from elldict.samples.statistics import count_samples
 from elldict.samples.subsample import Subset
 from elldict.solver.climb import NO_JOURNAL, Journal, NewtonAscent, Observer, Reason, State, T, climb
 from elldict.solver.density import Density
-from elldict.solver.kernels import power_moments
 from elldict.solver.objectives import Objective, SignedLp, SmoothNorm
 from elldict.solver.starts import find_start
 from elldict.solver.steps import QuasiNewton
@@ -25,7 +24,6 @@ RACE_DONE = 1 / 64  # the same for pilots that are to be compared
 PILOT_ITER = 60  # maximum number of iterations of a pilot
 FOLDS = 4  # of the cross-validation for few samples
 CLEAR = 2.0  # standard errors beyond which a gain needs no further folds
-PEAKED = 4.0  # kurtosis (Gaussian: 3) of all codes of l_1 above which no other pilot is tried
 
 L1, FLAT = "l1", "-l4"  # names of pilots
 
@@ -142,10 +140,7 @@ def judge(
 
 
 def choose_candidate(subset: Subset, order: Order, pilots: Sequence[Pilot], climber: Climber) -> Candidate:
-    """Run the pilots, and choose the pair of pilot and model with the highest held-out likelihood.
-
-    Pilots for sub-Gaussian codes cannot win where all codes that l_1 has found are clearly super-Gaussian.
-    """
+    """Run the pilots, and choose the pair of pilot and model with the highest held-out likelihood."""
     start, density = find_start(subset.white), None
     candidates: list[Candidate] = []
     for pilot in pilots:
@@ -153,18 +148,7 @@ def choose_candidate(subset: Subset, order: Order, pilots: Sequence[Pilot], clim
         for model in pilot.suits:
             value, density = judge(subset, order, A, model, Density.begin(len(A), density))
             candidates.append(Candidate(pilot, A, model, value, density))
-        best = max(candidates, key=lambda candidate: candidate.value)
-        if pilot.name == L1 and np.all(measure_kurtosis(subset, best) > PEAKED):
-            break
-    return best
-
-
-def measure_kurtosis(subset: Subset, candidate: Candidate) -> Array:
-    """Compute E z^4 / (E z^2)^2 (m,) of the codes of a candidate."""
-    codes = view(subset, candidate.model).encode(candidate.A)
-    std = codes.std
-    _, fourth = codes.sum(lambda Z, half, weights: power_moments(Z, std, 4.0, weights))  # noqa: ARG005
-    return np.asarray(fourth / codes.n_samples)
+    return max(candidates, key=lambda candidate: candidate.value)
 
 
 def choose_model(subset: Subset, order: Order, state: State, models: Sequence[Model]) -> Model:
