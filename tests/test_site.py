@@ -69,6 +69,22 @@ def test_no_page_scrolls_sideways_on_a_phone_or_asks_the_network(site):
     assert [fault for seen in look(site, pages, browser) for fault in seen.faults] == []
 
 
+@pytest.mark.browser
+def test_the_browser_finds_what_is_wrong(tmp_path):
+    browser = find_browser()
+    if browser is None:
+        pytest.skip("no chromium on the PATH")
+    begin = "<!doctype html><meta name=viewport content='width=device-width'>"
+    (tmp_path / "wide.html").write_text(f"{begin}<div style='width:600px'>wide</div>")
+    (tmp_path / "asks.html").write_text(f"{begin}<img src='http://192.0.2.1/picture.png'><img src='none.png'>")
+    (tmp_path / "good.html").write_text(f"{begin}<p>good</p>")
+    asks, good, wide = look(tmp_path, list_pages(tmp_path), browser)
+    assert good.faults == []
+    assert "pixels wide in a window of 390" in wide.faults[0]
+    assert any("asks for http://192.0.2.1/picture.png" in fault for fault in asks.faults)
+    assert any("shows no" in fault and "none.png" in fault for fault in asks.faults)
+
+
 def test_tables_of_pages_are_those_of_stored_results():
     texts = {page.name: page.read_text(encoding="utf-8") for page in tables.list_pages()}
     marked = {name: list(tables.MARKED.finditer(text)) for name, text in texts.items()}
