@@ -84,7 +84,7 @@ def _wrap(kind: type[Any], **fixed: Any) -> Callable[[Mapping[str, Any], Mapping
 
 METHODS = {
     "lp": Method(_wrap(LpDictionaryLearning, solver="power", refine=None), own_revision=3),  # 2 had other starts
-    "default": Method(_wrap(LpDictionaryLearning), own_revision=4),  # 3 was the package before it was rewritten
+    "default": Method(_wrap(LpDictionaryLearning), own_revision=5),  # 4 left out pilots; 3 was the package before
     "ksvd": Method(_make_ksvd, peers.KSVD),
     "rtr": Method(_wrap(peers.TrustRegionL1), peers.TrustRegionL1),
     "gradient": Method(_wrap(peers.RiemannianGradient), peers.RiemannianGradient),
